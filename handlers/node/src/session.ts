@@ -2,7 +2,7 @@
 
 import type { Socket } from 'node:net';
 import { Delivery, type DeliveryParams } from './delivery.js';
-import { type Answer, SKIPPED, TOO_LONG } from './verdicts.js';
+import { type Answer, SKIPPED } from './verdicts.js';
 
 /** Where the library reports what it does. `console`, and the loggers of pino and winston, are such. */
 export interface Logger {
@@ -62,8 +62,9 @@ export class Group {
     this.#open -= 1;
     if (answer !== undefined) {
       // One character can have three bytes in UTF-8.
-      const isLong = answer.finished && this.#length + answer.members.length > maxLine / 4;
-      const entry = `{"id":${JSON.stringify(delivery.id)},${(isLong ? TOO_LONG : answer).members}}`;
+      const isLong = this.#length + answer.members.length > maxLine / 4;
+      const { members } = (isLong && answer.short) || answer;
+      const entry = `{"id":${JSON.stringify(delivery.id)},${members}}`;
       this.#entries.push(entry);
       this.#length += entry.length;
     }

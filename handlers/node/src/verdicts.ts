@@ -4,7 +4,8 @@ import { inspect } from 'node:util';
 
 const REASON_MAX = 4096;
 const CODE_MAX = 64;
-const RESULT_MAX = 16 << 20;
+const RESULT_MAX = 1 << 20; // inboxd stores no longer one
+const EMIT_MAX = 8 << 20;
 const AWAY_DELAY_MS = 1000;
 const CLAIM_LOST = 'IB001';
 // SQLSTATEs that the message has not caused: connection, standby, deadlock, no resources, shutdown.
@@ -150,16 +151,19 @@ export class Done {
 /** A function returns this after it has called `inbox.complete()` by itself, in a transaction that has committed. */
 export const SETTLED: unique symbol = Symbol('inboxd.SETTLED');
 
-/** The members of an answer as JSON, and whether later messages of the key may be processed (done, dead, settled). */
+/** The members of an answer as JSON. */
 export interface Answer {
   readonly members: string;
+  /** Whether later messages of the key may be processed: done, dead or settled. */
   readonly finished: boolean;
+  /** What is sent if the line would be too long, for an answer that can be long. */
+  readonly short?: Answer;
 }
 
 const DONE: Answer = { members: '"status":"done"', finished: true };
 const SETTLED_ANSWER: Answer = { members: '"status":"settled"', finished: true };
 export const SKIPPED: Answer = { members: '"status":"skipped"', finished: false };
-export const TOO_LONG: Answer = {
+const WITHOUT_RESULT: Answer = {
   members: '"status":"done","result":{"inboxd":"result not stored: the answer of the batch is too long"}',
   finished: true,
 };
@@ -184,7 +188,7 @@ export function emitToJSON(emit: readonly Emit[]): string {
   );
 }
 
-/** The answer for what a function has returned. An error if the events to publish are not JSON. */
+/** The answer for what a function has returned. An error if the events to publish are not JSON, or too long. */
 export function answerTo(returned: unknown, completed: boolean): Answer {
   if (returned instanceof Verdict) {
     return answerWith(returned.status, returned.message, returned.delayMs, returned.code);
@@ -201,9 +205,14 @@ export function answerTo(returned: unknown, completed: boolean): Answer {
     members += `,"result":${resultToJSON(result)}`;
   }
   if (emit.length > 0) {
-    members += `,"emit":${emitToJSON(emit)}`;
+    const events = emitToJSON(emit);
+    if (events.length > EMIT_MAX) {
+      throw new RangeError(`the events to publish have ${events.length} characters, more than ${EMIT_MAX}`);
+    }
+    members += `,"emit":${events}`;
   }
-  return { members, finished: true };
+  // Without its events the message would not be done. It comes again, perhaps in a smaller batch.
+  return { members, finished: true, short: emit.length > 0 ? SKIPPED : WITHOUT_RESULT };
 }
 
 /** The answer for an error: a verdict, a failure that the message did not cause, or a retry. */

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ClaimLost, Dead, Retry, Snooze } from 'inboxd';
+import { ClaimLost, Dead, Done, Retry, Snooze } from 'inboxd';
 import { setUp, until } from './sidecar.js';
 
 const A = { partitionkey: 'a' };
@@ -142,12 +142,21 @@ test('an unordered batch is split by functions', async (t) => {
 
 test('results that are too long together are left out', async (t) => {
   const { sidecar, start } = await setUp(t);
-  start((handler) => handler.on(() => 'x'.repeat(3000)), { batch: { max: 10 } });
+  start(
+    (handler) =>
+      handler.on(({ id }) => {
+        const long = 'x'.repeat(3000);
+        return { d3: new Dead('no'), d4: new Done(1, [{ type: 'made', topic: 't', data: long }]) }[id] ?? long;
+      }),
+    { batch: { max: 10 } },
+  );
   await sidecar.accept({ max_line_bytes: 20_000 });
-  sidecar.batch({}, {}, {});
-  const answers = await sidecar.answers();
-  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set(['done']));
-  assert.equal(answers.filter(({ result }) => result.inboxd).length, 2);
+  sidecar.batch({}, {}, {}, {});
+  const [first, second, third, fourth] = await sidecar.answers();
+  assert.equal(first.result.length, 3000);
+  assert.match(second.result.inboxd, /result not stored/);
+  assert.deepEqual(third, { status: 'dead', reason: 'no' });
+  assert.deepEqual(fourth, { status: 'skipped' }); // it comes again, and its events are published
 });
 
 test('the signal of a batch is aborted when nothing of it is left', async (t) => {

@@ -97,6 +97,14 @@ test('an event to publish that is not JSON is a retry', async (t) => {
   assert.equal((await sidecar.answer()).status, 'retry');
 });
 
+test('events to publish that are too long are a retry', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  start((handler) => handler.on(() => new Done(undefined, [{ type: 'x', topic: 't', data: 'x'.repeat(9 << 20) }])));
+  await sidecar.accept();
+  sidecar.deliver(1);
+  assert.match((await sidecar.answer()).reason, /more than 8388608/);
+});
+
 test('onError chooses the verdict', async (t) => {
   const { sidecar, start } = await setUp(t);
   const onError = (error, delivery) => (delivery.event.id === 'A1' ? new Snooze(7000, error.message) : undefined);

@@ -124,9 +124,13 @@ def test_functions_of_both_kinds_keep_the_order_of_a_key(sidecar, start, is_asyn
 
 
 def test_results_that_are_too_long_together_are_left_out(sidecar, start):
-    start(lambda delivery: "x" * 3000, batch=10)
+    long = "x" * 3000
+    returned = {"d3": inboxd.Dead("no"), "d4": inboxd.Done(1, [inboxd.Emit("made", topic="t", data=long)])}
+    start(lambda delivery: returned.get(delivery.id, long), batch=10)
     sidecar.accept(max_line_bytes=10_000)
-    sidecar.batch({}, {}, {})
+    sidecar.batch({}, {}, {}, {})
     answers = sidecar.answers()
-    assert {answer["status"] for answer in answers.values()} == {"done"}
-    assert sum("inboxd" in answer["result"] for answer in answers.values()) == 2
+    assert answers[1]["result"] == long
+    assert "result not stored" in answers[2]["result"]["inboxd"]
+    assert answers[3] == {"status": "dead", "reason": "no"}
+    assert answers[4] == {"status": "skipped"}  # it comes again, and its events are published

@@ -25,7 +25,6 @@ HELLO_ID = 1
 DRAIN_ID = 2
 # Errors of a hello that another try does not correct.
 FINAL = frozenset({-32000, -32001, -32003, -32005, -32602})
-_TOO_LONG = Answer('"status":"done","result":{"inboxd":"result not stored: the answer of the batch is too long"}', True)
 
 
 class ProtocolError(Exception):
@@ -47,9 +46,9 @@ class Group:
         with self._lock:
             self._open -= 1
             if answer is not None:
-                if self._length + len(answer.members) > max_line // 2 and answer.finished:
-                    answer = _TOO_LONG
-                self._entries.append(f'{{"id":{json.dumps(delivery.id)},{answer.members}}}')
+                is_long = self._length + len(answer.members) > max_line // 2
+                members = (answer.short if is_long else None) or answer.members
+                self._entries.append(f'{{"id":{json.dumps(delivery.id)},{members}}}')
                 self._length += len(self._entries[-1])
             if self._open > 0 or not self._entries:
                 return None

@@ -15,7 +15,8 @@ log = logging.getLogger("inboxd")
 
 _REASON_MAX = 4096
 _CODE_MAX = 64
-_RESULT_MAX = 16 << 20
+_RESULT_MAX = 1 << 20  # inboxd stores no longer one
+_EMIT_MAX = 8 << 20
 _AWAY_DELAY = 1.0
 CLAIM_LOST = "IB001"
 # SQLSTATEs that the message has not caused: connection, standby, deadlock, no resources, shutdown.
@@ -122,15 +123,20 @@ SETTLED = _Settled()
 
 
 class Answer(NamedTuple):
-    """The members of an answer as JSON, and whether later messages of the key may be processed (done, dead or settled)."""
+    """The members of an answer as JSON, and whether later messages of the key may be processed (done, dead or settled).
+
+    ``short`` are the members to send if the line would be too long; None if they are never long.
+    """
 
     members: str
     finished: bool
+    short: str | None = None
 
 
 DONE = Answer('"status":"done"', True)
 SETTLED_ANSWER = Answer('"status":"settled"', True)
 SKIPPED = Answer('"status":"skipped"', False)
+_WITHOUT_RESULT = '"status":"done","result":{"inboxd":"result not stored: the answer of the batch is too long"}'
 
 
 def to_json(value: Any) -> str:
@@ -151,8 +157,12 @@ def answer_to(returned: Any, completed: bool) -> Answer:
     if done.result is not None:
         members += ',"result":' + _result(done.result)
     if done.emit:
-        members += ',"emit":' + to_json([event.members() for event in done.emit])
-    return Answer(members, True)
+        events = to_json([event.members() for event in done.emit])
+        if len(events) > _EMIT_MAX:
+            raise ValueError(f"the events to publish have {len(events)} bytes, more than {_EMIT_MAX}")
+        members += ',"emit":' + events
+    # Without its events the message would not be done. It comes again, perhaps in a smaller batch.
+    return Answer(members, True, SKIPPED.members if done.emit else _WITHOUT_RESULT)
 
 
 def answer_to_error(error: Exception) -> Answer:
