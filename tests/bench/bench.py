@@ -18,6 +18,7 @@ import backfill
 import consumers
 import emit
 import growth
+import handlers
 import idle
 import keys
 import latency
@@ -34,7 +35,7 @@ MESSAGES = 300_000
 SMOKE = 20_000
 GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP,
           growth.GROUP, growth.SNAPSHOT, autovacuum.GROUP, sidebyside.GROUP, emit.GROUP, backfill.GROUP, consumers.GROUP,
-          relay.DRAIN, relay.LATENCY, keys.GROUP]
+          relay.DRAIN, relay.LATENCY, handlers.GROUP, keys.GROUP]
 
 
 def arguments():

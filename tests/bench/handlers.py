@@ -1,0 +1,108 @@
+"""The libraries of handlers/: a handler that does nothing, and one with an effect in PostgreSQL, at least once and exactly once.
+
+Each library has a program bench/handler for this. "at least once" commits the effect and then answers done; "exactly once"
+completes the message in the transaction of the effect.
+"""
+
+import functools
+import os
+import pathlib
+
+from languages.libraries import PYTHON, ROOT
+
+import costs
+import endtoend
+import fleet
+import report
+from group import Group
+from records import Shape
+from support import process
+from support.wait import eventually
+
+C = "no-op: C"
+EFFECTS_SHARE = 10  # one message in so many of a no-op, because transactions take time
+EFFECTS = "CREATE TABLE effects (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, order_id bigint NOT NULL, customer text NOT NULL)"
+COMMANDS = {
+    "Python": [PYTHON, str(ROOT / "handlers/python/bench/handler.py")],
+    "Node.js": ["node", str(ROOT / "handlers/node/bench/handler.js")],
+}
+SIZES = {1: "one by one", 50: "fifty at a time"}
+
+
+class Program:
+    """A handler that is a command; it counts nothing."""
+
+    def __init__(self, sidecar, batch, name, *, command, environment):
+        del batch, name
+        self._log = os.path.join(sidecar.directory, "handler.log")
+        self._process = process.spawn(command, self._log,
+                                      env={**os.environ, **environment, "INBOXD_SOCKET_PATH": sidecar.socket_path})
+
+    def cpu_seconds(self):
+        return costs.of_process(self._process.pid)
+
+    def stop(self):
+        code = process.end(self._process)
+        assert code == 0, f"the handler ended with {code}: {process.tail(self._log)}"
+        return {}
+
+
+def _measure(servers, options, *, command, kind="noop", size=1):
+    """A result as of endtoend. None if the library is not installed, which its program `check` does."""
+    if command and not installed(command):
+        return None
+    effects = kind != "noop"
+    shape = Shape(options.messages // (EFFECTS_SHARE if effects and size == 1 else 1))
+    topic = servers.topic(shape)
+    with servers.sidecar({"kafka": {"topics": [topic]}}) as sidecar:
+        database = sidecar.configuration["postgres"]["dbname"]
+        handler = functools.partial(Program, command=[*command, kind, str(size)],
+                                    environment=servers.postgres.environment(database)) if command else fleet.Handler
+        with servers.postgres.connect(database) as connection, fleet.Fleet(sidecar, handler=handler) as running:
+            connection.execute(EFFECTS)
+            result = _run(endtoend.Watch(servers, running, connection), shape)
+            if effects:
+                made = connection.execute("SELECT count(*), count(DISTINCT order_id) FROM effects").fetchone()
+                assert made == (shape.distinct(), shape.distinct()), f"{made} effects of {shape.distinct()} messages"
+            return result
+
+
+def installed(command):
+    program = pathlib.Path(command[-1]).parents[1]
+    return all(path.exists() for path in {"python": [pathlib.Path(PYTHON)], "node": [program / "dist", program / "node_modules"]}[
+        program.name])
+
+
+def _run(watch, shape):
+    fresh = shape.distinct()
+    watch.fleet.start()
+    watch.fleet.wait_assigned(watch.connection, shape.partitions)
+    before = watch.costs()
+    eventually(lambda: endtoend.total(watch.fleet.counters(), "inboxd_deliveries_total") >= fresh, timeout=endtoend.TIMEOUT,
+               every=0.25, what=f"{fresh} messages to be answered")
+    after = watch.costs()
+    until = watch.now()
+    watch.fleet.stop_each()
+    processed, seconds, _ = watch.done_until(until)
+    assert processed == fresh, f"{processed} of {fresh} messages are processed"
+    return {"messages": fresh, "seconds": round(seconds, 3), "rows_per_second": fresh / seconds,
+            **{name: (after[name] - before[name]) / fresh for name in before}}
+
+
+def _name(kind, size, language):
+    return f"{kind}, {SIZES[size]}: {language}"
+
+
+def _base(name):
+    """At least once is the base of exactly once, of the same language and size."""
+    return C if name.startswith("no-op") else name.replace("exactly once", "at least once")
+
+
+GROUP = Group(
+    "languages", "400 B, 10 % duplicates, 4 partitions, ordering key. Ratio: of a no-op to C, of exactly once to at least once", _base,
+    [report.RATE, report.RATIO, *report.COSTS],
+    [(C, functools.partial(_measure, command=None)),
+     *((f"no-op: {language}", functools.partial(_measure, command=command)) for language, command in COMMANDS.items()),
+     *((_name(kind, size, language), functools.partial(_measure, command=command, kind=program, size=size))
+       for language, command in COMMANDS.items() for size in SIZES
+       for kind, program in (("at least once", "least"), ("exactly once", "once")))])
