@@ -651,6 +651,30 @@ static void gauges_count_each_consumer_and_the_rows_of_unknown_ones(void **state
 	}
 }
 
+static void gauges_count_the_rows_of_many_consumers(void **state)
+{
+	enum { MANY = 40 };
+	struct world *world = *state;
+	char names[MANY][8];
+	struct stream_ref items[MANY];
+	const struct gauges_request request = { { items, MANY }, NULL, 1000, true };
+	CLEANUP(gauges_fini) struct gauges gauges = { .dead = -1 };
+
+	for (int i = 0; i < MANY; i++) {
+		(void)snprintf(names[i], sizeof(names[i]), "c%02d", i);
+		items[i] = (struct stream_ref){ "orders", 0, names[i], ORDERING_KEY };
+		assert_non_null(backlogs_add(&gauges.known, names[i]));
+	}
+	waiting(world, "a1", PLACEMENT_WAITING);
+	waiting(world, "a2", PLACEMENT_WAITING);
+	run_sql(world, "UPDATE inbox.inbox_messages SET consumer = CASE event_id WHEN 'a1' THEN "
+		       "'c39' ELSE 'old' END");
+	OK(waiting_rows_gauges(world->db, &request, &gauges, &err));
+	assert_int_equal(gauges.known.items[0].waiting, 0);
+	assert_int_equal(gauges.known.items[MANY - 1].waiting, 1);
+	assert_int_equal(gauges.for_nobody.count, 1);
+}
+
 static void a_known_consumer_without_a_name_hides_no_other(void **state)
 {
 	struct world *world = *state;
@@ -871,6 +895,7 @@ int main(void)
 		TEST(each_stream_reports_whether_rows_wait),
 		TEST(gauges_count_waiting_dead_and_unhandled_messages),
 		TEST(gauges_count_each_consumer_and_the_rows_of_unknown_ones),
+		TEST(gauges_count_the_rows_of_many_consumers),
 		TEST(a_known_consumer_without_a_name_hides_no_other),
 		TEST(a_row_whose_claim_is_refused_is_isolated_with_its_key),
 		TEST(the_first_of_a_key_is_found_when_its_claim_is_refused),

@@ -9,6 +9,8 @@
 #include "queries.h"
 #include "store/claims/claim_params.h"
 
+#define BACKLOGS_AT_ONCE 4 /* consumers with two statements each, in one round trip */
+
 void parked_page_fini(struct parked_page *page)
 {
 	free(page->hashes);
@@ -266,6 +268,20 @@ static int read_for_nobody(const struct rows *rows, struct backlogs *out, struct
 	return 0;
 }
 
+/* A pipeline has room for the statements of a few consumers only (db_queue). */
+static int queue_backlogs(struct db *db, const struct gauges_request *request,
+	const struct backlogs *known, struct gauge_rows *results, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < known->count; i++) {
+		r = queue_backlog(db, request, known->items[i].consumer, &results->known[i], err);
+		if (r == 0 && (i + 1) % BACKLOGS_AT_ONCE == 0)
+			r = db_flush(db, err);
+	}
+	return r;
+}
+
 int waiting_rows_gauges(
 	struct db *db, const struct gauges_request *request, struct gauges *out, struct err *err)
 {
@@ -276,9 +292,8 @@ int waiting_rows_gauges(
 	if (results.known == NULL)
 		return err_memory(err);
 	r = db_begin(db, err);
-	for (size_t i = 0; r == 0 && i < out->known.count; i++)
-		r = queue_backlog(
-			db, request, out->known.items[i].consumer, &results.known[i], err);
+	if (r == 0)
+		r = queue_backlogs(db, request, &out->known, &results, err);
 	if (r == 0 && request->expensive)
 		r = queue_expensive(db, request, &out->known, &results, err);
 	if (r == 0)

@@ -93,7 +93,8 @@ int db_begin(struct db *db, struct err *err);
 int db_step(struct db *db, enum query query, const struct params *params, struct rows **rows,
 	struct err *err);
 /* Queues a statement without sending it. The next db_step() or db_commit() checks its result and
- * fills `rows`, which must exist until then. At most 8 statements may be queued. */
+ * fills `rows`, which must exist until then. At most 16 statements may be queued, with the two of
+ * db_begin() and that of db_commit(). */
 int db_queue(struct db *db, enum query query, const struct params *params, struct rows **rows,
 	struct err *err);
 /* Sends the queued statements and waits for their results. */
