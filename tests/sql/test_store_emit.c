@@ -224,6 +224,28 @@ static void while_the_outbox_is_locked_other_messages_are_settled(void **state)
 	assert_int_equal(rows[0].status, SETTLE_SETTLED);
 }
 
+/* A list of both: neither lock delays what needs neither of them. */
+static void while_the_outbox_and_a_row_are_locked_other_messages_are_settled(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	done_rows(world, rows, 6);
+	assert_string_equal(run_other(world,
+				    "BEGIN; LOCK inbox.outbox IN SHARE MODE;"
+				    " SELECT FROM inbox.inbox_messages WHERE seq = %ld FOR UPDATE",
+				    (long)rows[1].seq),
+		"");
+	settle(world, rows, 6);
+	assert_int_equal(rows[0].status, SETTLE_LOCKED);
+	assert_int_equal(rows[1].status, SETTLE_LOCKED);
+	assert_int_equal(rows[3].status, SETTLE_SETTLED);
+	assert_int_equal(rows[5].status, SETTLE_SETTLED);
+	assert_string_equal(run_other(world, "COMMIT"), "");
+	settle(world, rows, 3);
+	assert_string_equal(emitted(world), "a0 a2");
+}
+
 static void a_message_in_its_handlers_transaction_emits_later(void **state)
 {
 	struct world *world = *state;
@@ -259,6 +281,7 @@ int main(void)
 		TEST(a_trigger_that_refuses_events_delays_no_other_verdict),
 		TEST(behind_a_message_with_a_wrong_event_its_lane_is_not_settled),
 		TEST(while_the_outbox_is_locked_other_messages_are_settled),
+		TEST(while_the_outbox_and_a_row_are_locked_other_messages_are_settled),
 		TEST(a_message_in_its_handlers_transaction_emits_later),
 	};
 

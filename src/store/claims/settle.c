@@ -427,8 +427,9 @@ static int finish_in_order(const struct settling *s, struct err *err)
 	return r;
 }
 
-/* After a lock timeout: settles only the rows that can be locked now (rule R8). */
-static int settle_unlocked(const struct settling *s, struct err *err)
+/* After a lock timeout: settles only the rows that can be locked now (rule R8). If the table outbox is locked as a whole,
+ * for example by CREATE INDEX, only those that do not need it. */
+static int settle_unlocked(const struct settling *s, bool outbox_is_locked, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *lockable = NULL;
@@ -445,23 +446,13 @@ static int settle_unlocked(const struct settling *s, struct err *err)
 		return r;
 	mark_not_gone(s, SETTLE_LOCKED);
 	mark(s, lockable, SETTLE_OPEN);
-	note_stops(s);
-	mark_behind(s);
-	return finish_in_order(s, err);
-}
-
-/* The table outbox is locked as a whole: settles the rows that do not need it. */
-static int settle_not_emitting(const struct settling *s, struct err *err)
-{
-	int r = begin(s, err);
-
-	for (size_t i = 0; i < s->count; i++) {
-		if (!is_gone(s->rows[i]))
-			s->rows[i]->status = settle_emits(s->rows[i]) ? SETTLE_LOCKED : SETTLE_OPEN;
+	for (size_t i = 0; outbox_is_locked && i < s->count; i++) {
+		if (settle_is_part(s->rows[i], PART_EMITTING))
+			s->rows[i]->status = SETTLE_LOCKED;
 	}
 	note_stops(s);
 	mark_behind(s);
-	return r == 0 ? finish_in_order(s, err) : r;
+	return finish_in_order(s, err);
 }
 
 static int settle_list(const struct settling *s, struct err *err)
@@ -474,9 +465,9 @@ static int settle_list(const struct settling *s, struct err *err)
 	if (r == 0)
 		r = finish_in_order(s, err);
 	if (r != 0 && db_error_is_lock(err))
-		r = settle_unlocked(s, err);
+		r = settle_unlocked(s, false, err);
 	if (r != 0 && db_error_is_lock(err) && any_emits(s))
-		r = settle_not_emitting(s, err);
+		r = settle_unlocked(s, true, err);
 	return r;
 }
 
