@@ -587,6 +587,7 @@ static void a_malformed_answer_is_a_retry_with_its_reason(void **state)
 		{ "{\"status\":\"skipped\",\"emit\":[{}]}", "only done can emit" },
 		{ "{\"entries\":{}}", "result.entries must be an array" },
 		{ "{\"entries\":[],\"status\":\"done\"}", "both a status and entries" },
+		{ "{\"entries\":[],\"emit\":[{}]}", "both events and entries" },
 		{ "{\"entries\":[],\"entries\":[]}", "result.entries is given twice" },
 		{ "{\"status\":\"done\"},\"result\":{}", "result is given twice" },
 		{ "{\"status\":\"done\"},\"error\":{\"message\":\"x\"}",

@@ -95,6 +95,8 @@ static const char *misfit(const struct draft_answer *answer)
 		return "the result must be an object with a status, not null";
 	if (answer->has_entries && answer->whole.status != NULL)
 		return "the result has both a status and entries";
+	if (answer->has_entries && answer->whole.emit.data != NULL)
+		return "the result has both events and entries: each entry has its own emit";
 	return NULL;
 }
 
