@@ -64,6 +64,7 @@ struct relay {
 	bool pass_again;     /* a row was parked behind its position */
 	int64_t pass_after;  /* position of the pass: a seq */
 	int64_t sweep_after; /* position of the search up to the floor, or SWEPT */
+	size_t head_at;      /* position of the search for discarded heads, in the holds */
 	/* When something was done last: */
 	int64_t renewed_ms;
 	int64_t due_ms;
@@ -401,14 +402,14 @@ static int look_at_due(struct relay *relay, struct err *err)
 	return r != 0 || rows_count(rows) == 0 ? r : fly(relay, rows, FLIGHT_DUE, err);
 }
 
-/* A head that is neither due nor parked any more was discarded by an operator. */
+/* A head that is neither due nor parked any more was discarded by an operator. Looks at a page of the heads, and the
+ * next time at those behind it. */
 static int look_at_heads(struct relay *relay, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int64_t seqs[HEADS_PAGE];
 	uint64_t hashes[HEADS_PAGE];
-	const struct hold *hold;
-	size_t position = 0;
+	const struct hold *hold = NULL;
 	size_t count = 0;
 	int left = 0;
 	int r;
@@ -416,10 +417,12 @@ static int look_at_heads(struct relay *relay, struct err *err)
 	if (relay->holds.count == 0 || !is_time(&relay->left_ms, LEFT_MS))
 		return 0;
 	while (count < HEADS_PAGE &&
-		(hold = holds_next_waiting(&relay->holds, &position)) != NULL) {
+		(hold = holds_next_waiting(&relay->holds, &relay->head_at)) != NULL) {
 		seqs[count] = hold->head;
 		hashes[count++] = hold->hash;
 	}
+	if (hold == NULL)
+		relay->head_at = 0;
 	r = relay_left(relay->periodic.db, (struct relay_seqs){ seqs, count }, &rows, err);
 	for (size_t i = 0; r == 0 && i < count; i++) {
 		for (left = 0; left < rows_count(rows); left++) {
