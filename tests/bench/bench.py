@@ -23,6 +23,7 @@ import idle
 import keys
 import latency
 import relay
+import relay_peers
 import report
 import shapes
 import sidebyside
@@ -35,7 +36,7 @@ MESSAGES = 300_000
 SMOKE = 20_000
 GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP,
           growth.GROUP, growth.SNAPSHOT, autovacuum.GROUP, sidebyside.GROUP, emit.GROUP, backfill.GROUP, consumers.GROUP,
-          relay.DRAIN, relay.LATENCY, handlers.GROUP, keys.GROUP]
+          relay.DRAIN, relay.LATENCY, relay_peers.GROUP, handlers.GROUP, keys.GROUP]
 
 
 def arguments():

@@ -37,6 +37,11 @@ def connect():
     return _once("connect", _fetch_jars)
 
 
+def debezium():
+    """A directory with the jars of Kafka Connect and Debezium's connector for PostgreSQL."""
+    return _once("debezium", _fetch_jars)
+
+
 def _once(name, build):
     """The result of `build` for peers/NAME; built again when a file there has changed."""
     sources = sorted(path for path in (HERE / name).iterdir() if path.is_file())

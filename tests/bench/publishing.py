@@ -2,7 +2,6 @@
 at which it appended it."""
 
 import collections
-import contextlib
 import glob
 import os
 import subprocess
@@ -13,33 +12,25 @@ from confluent_kafka import Consumer, TopicPartition
 from support import process
 from support.wait import eventually
 
+from records import Shape
+
 PARTITIONS = 4
 KEYS = 10_000
 PAYLOAD = """('{"data": "' || repeat('x', 386) || '"}')"""  # 400 bytes
 PER_TRANSACTION = 100
 TIMEOUT = 900
 WRITERS = 8
-WARM_UP, WARM_UP_PART = 300_000, 20_000
+WARM_UP = 300_000
 
 
 class Topic:
     """A new topic whose records have the broker's time, in milliseconds."""
 
-    _warm = set()  # servers
-
     def __init__(self, servers, name):
         self._servers = servers
         self.name = name
-        if id(servers) not in self._warm:
-            self._warm.add(id(servers))
-            Topic(servers, f"{name}.warm").fill()
+        servers.topic(Shape(WARM_UP))  # filled and read once, so that the JVM of the broker has compiled its code
         servers.streams.create(name, PARTITIONS, retention_ms=-1, message_timestamp_type="LogAppendTime")
-
-    def fill(self):
-        """The JVM of a broker that has just been started compiles its code meanwhile."""
-        for _ in range(WARM_UP // WARM_UP_PART):
-            self._servers.streams.produce_many(self.name, (
-                {"key": str(number), "value": b"x" * 400, "headers": [("id", b"x" * 36)] * 3} for number in range(WARM_UP_PART)))
 
     def count(self):
         return sum(self._servers.streams.log_end(self.name).values())
@@ -74,10 +65,9 @@ class Topic:
 
 def store(connection, insert, count):
     """Stores events before the program starts. `insert` stores those with the numbers i of SERIES."""
-    rest, transactions = count % PER_TRANSACTION, count // PER_TRANSACTION
-    assert rest == 0, f"{count} events are no multiple of {PER_TRANSACTION}"
+    assert count % PER_TRANSACTION == 0, f"{count} events are no multiple of {PER_TRANSACTION}"
     series = f"generate_series(number * {PER_TRANSACTION} + 1, (number + 1) * {PER_TRANSACTION}) AS i"
-    connection.execute(f"DO $do$ BEGIN FOR number IN 0..{transactions - 1} LOOP"
+    connection.execute(f"DO $do$ BEGIN FOR number IN 0..{count // PER_TRANSACTION - 1} LOOP"
                        f" {insert.replace('SERIES', series)}; COMMIT; END LOOP; END $do$")
 
 
@@ -102,10 +92,9 @@ def drain(program, topic, count):
             **{name: (after[name] - before[name]) / count for name in before}, "peak_rss_bytes": peak}
 
 
-@contextlib.contextmanager
 def paced(servers, database, statement, rate, seconds):
-    """pgbench stores events at a fixed rate, each in a transaction of its own. Yields {key: when its COMMIT had returned},
-    which is complete after the block. `statement` stores the event with the key :key."""
+    """pgbench stores events at a fixed rate, each in a transaction of its own. Returns {key: when its COMMIT had returned}.
+    `statement` stores the event with the key :key."""
     directory = process.scratch("pgbench")
     script = os.path.join(directory, "script")
     with open(script, "w", encoding="utf-8") as file:
@@ -114,23 +103,24 @@ def paced(servers, database, statement, rate, seconds):
     arguments = ["-n", "-M", "prepared", "-c", str(WRITERS), "-j", "2", "-R", str(rate), "-T", str(seconds), "-f", script,
                  "-D", "number=0", "-l", f"--log-prefix={directory}/log", "-h", "127.0.0.1", "-p", str(servers.postgres.port),
                  "-U", "postgres", database]
-    running = subprocess.Popen([f"{servers.postgres.clients}/pgbench", *arguments], stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run([f"{servers.postgres.clients}/pgbench", *arguments], capture_output=True, text=True,
+                          timeout=seconds + 60)
+    assert done.returncode == 0, done.stderr
     committed = {}
-    yield committed
-    output, _ = running.communicate(timeout=seconds + 60)
-    assert running.returncode == 0, output
     for path in glob.glob(f"{directory}/log.*"):
         with open(path, encoding="ascii") as file:
             for line in file:
                 client, number, _, _, epoch, us = line.split()[:6]
                 committed[f"{client}-{number}"] = int(epoch) + int(us) / 1e6
-    assert committed, output
+    assert committed, done.stdout
+    return committed
 
 
-def latency(topic, committed, warm_up):
-    """From the COMMIT to the first record of the event, without those of the first `warm_up` seconds."""
-    eventually(lambda: topic.count() >= len(committed), timeout=TIMEOUT, what=f"{len(committed)} events in {topic.name}")
+def latency(topic, committed, warm_up, before=0):
+    """From the COMMIT to the first record of the event, without those of the first `warm_up` seconds. `before`: how many
+    records there were in the topic."""
+    eventually(lambda: topic.count() >= before + len(committed), timeout=TIMEOUT,
+               what=f"{len(committed)} events in {topic.name}")
     times = topic.times()
     since = min(committed.values()) + warm_up
     took = sorted(max(0.0, min(times[key]) - at) for key, at in committed.items() if at >= since)

@@ -53,7 +53,7 @@ class Inboxd:
 
 
 @contextlib.contextmanager
-def _inboxd(servers, **outbox):
+def inboxd(servers, **outbox):
     """An inboxd that is not started, with its database; it reads an empty topic."""
     topic = publishing.Topic(servers, f"bench.events.{next(_numbers)}")
     with servers.sidecar({"kafka": {"topics": [servers.empty_topic(1)]}, "outbox": {"enabled": True, **outbox}}) as sidecar:
@@ -90,7 +90,7 @@ def _drain(servers, options, *, count=None, snapshot=False):
     count = count or options.messages
     if options.smoke:
         count = min(count, options.messages)
-    with _inboxd(servers) as (topic, sidecar, connection), contextlib.ExitStack() as stack:
+    with inboxd(servers) as (topic, sidecar, connection), contextlib.ExitStack() as stack:
         if snapshot:
             stack.enter_context(_snapshot(servers, connection.info.dbname))
         publishing.store(connection, INSERT.replace("TOPIC", topic.name), count)
@@ -100,7 +100,7 @@ def _drain(servers, options, *, count=None, snapshot=False):
 
 def _off(servers, _options):
     """The memory of a sidecar that publishes no events."""
-    with _inboxd(servers, enabled=False) as (_topic, sidecar, _connection):
+    with inboxd(servers, enabled=False) as (_topic, sidecar, _connection):
         sidecar.start("run")
         time.sleep(1)
         return {"peak_rss_bytes": sidecar.peak_memory()}
@@ -108,15 +108,14 @@ def _off(servers, _options):
 
 def _paced(servers, options, *, snapshot=False):
     seconds = SMOKE_SECONDS if options.smoke else SECONDS
-    with _inboxd(servers) as (topic, sidecar, connection), contextlib.ExitStack() as stack:
+    with inboxd(servers) as (topic, sidecar, connection), contextlib.ExitStack() as stack:
         if snapshot:
             stack.enter_context(_snapshot(servers, connection.info.dbname))
         program = Inboxd(servers, sidecar, connection)
         program.start()
         sidecar.wait_ready()
         before = program.costs()
-        with publishing.paced(servers, connection.info.dbname, EMIT.replace("TOPIC", topic.name), RATE, seconds) as committed:
-            pass
+        committed = publishing.paced(servers, connection.info.dbname, EMIT.replace("TOPIC", topic.name), RATE, seconds)
         result = publishing.latency(topic, committed, seconds / 3)
         after = program.costs()
         return {**result, **{name: (after[name] - before[name]) / len(committed) for name in ("client_us", "postgres_us")}}
@@ -132,7 +131,7 @@ def _single(servers, options, *, poked):
     """One event a second."""
     count = SMOKE_SINGLE if options.smoke else SINGLE
     committed = {}
-    with _inboxd(servers) as (topic, sidecar, connection):
+    with inboxd(servers) as (topic, sidecar, connection):
         sidecar.start("run")
         wake = _poke(sidecar) if poked else lambda: None
         for number in range(-2, count):  # the first two do not count
