@@ -11,7 +11,7 @@ import pytest
 import points
 from armed import Armed
 from support.outbox import Outbox, first_copies, values
-from support.wait import eventually
+from support.wait import eventually, throughout
 
 ON = {"enabled": True}
 KEYS = 20
@@ -160,7 +160,9 @@ def test_while_the_broker_is_away_events_wait_and_no_attempt_counts(make_inboxd,
     with outbox.transaction() as emit:
         for number in range(2, 100):
             emit(events, "a", str(number))
-    time.sleep(5)
+    # a flight waits half a minute for its answers
+    eventually(lambda: sidecar.metric("inboxd_outbox_oldest_seconds") > 0, timeout=90)
+    throughout(lambda: sidecar.metric("inboxd_outbox_waiting") == 98, 5)
     assert {state[:2] for state in outbox.states().values()} == {(None, 0)}
     kafka.start()
     assert values(sorted(streams.read(events, 99, timeout=90), key=lambda record: record.offset())) == [

@@ -118,16 +118,21 @@ static void show_memory(struct relay *relay)
 	metric_set(relay->held_keys, (double)(relay->holds.count - relay->holds.topics));
 }
 
-/* After a fault. What was not recorded is read again. */
+static void show_backlog(struct relay *relay, const struct relay_backlog *backlog)
+{
+	metric_set(relay->waiting, (double)backlog->waiting);
+	metric_set(relay->dead, (double)backlog->dead);
+	metric_set(relay->oldest, (double)backlog->oldest_ms / 1000.0);
+}
+
+/* After a fault. What was not recorded is read again. The backlog stays in the metrics: it does not shrink while the
+ * brokers are away. */
 static void forget(struct relay *relay)
 {
 	relay->elected = false;
 	holes_clear(&relay->holes);
 	holds_clear(&relay->holds);
 	show_memory(relay);
-	metric_set(relay->waiting, 0);
-	metric_set(relay->oldest, 0);
-	metric_set(relay->dead, 0);
 }
 
 /* Every row up to this seq was published or is deferred. */
@@ -546,9 +551,7 @@ static int count_backlog(struct relay *relay, struct err *err)
 	r = relay_backlog(relay->periodic.db, COUNT_CAP, lowest_open(relay), &backlog, err);
 	if (r != 0)
 		return r;
-	metric_set(relay->waiting, (double)backlog.waiting);
-	metric_set(relay->dead, (double)backlog.dead);
-	metric_set(relay->oldest, (double)backlog.oldest_ms / 1000.0);
+	show_backlog(relay, &backlog);
 	return 0;
 }
 
@@ -606,6 +609,7 @@ static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 	if (r == 0)
 		r = look_everywhere(relay, err);
 	if (r == RELAY_ANOTHERS) {
+		show_backlog(relay, &(struct relay_backlog){ .waiting = 0 });
 		*pause_ms = ELECT_MS;
 		return PERIODIC_IDLE;
 	}
