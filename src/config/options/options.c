@@ -274,12 +274,12 @@ const struct option option_table[] = {
 
 	{ "outbox", "enabled", OPTION_FLAG, .text = "false", .words = no_yes_words,
 		AT(outbox.enabled),
-		.help = "Whether this instance publishes events, if it is elected. Without it, nothing "
-			"of the outbox runs." },
+		.help = "Whether this instance can be elected to publish events. With `false`, it runs "
+			"neither the relay nor the retention of the outbox." },
 	{ "outbox", "topic", OPTION_STRING, .text = "{aggregate}", .min = 1, .max = 249,
 		.check = check_outbox_topic, .reloadable = true, AT(outbox.topic),
-		.help = "Topic of events that were emitted without a topic. `{aggregate}` and "
-			"`{type}` stand for those of the event." },
+		.help = "Topic of events that were emitted without a topic. inboxd replaces "
+			"`{aggregate}` and `{type}` by the values of the event." },
 	{ "outbox", "source", OPTION_STRING, .text = "", .min = 0, .max = 1024,
 		.reloadable = true, AT(outbox.source),
 		.help = "CloudEvents source of events that were emitted without a source. Empty: "
@@ -294,8 +294,8 @@ const struct option option_table[] = {
 		.help = "Maximum number of events that are sent and recorded together." },
 	{ "outbox", "batch_bytes", OPTION_SIZE, .text = "4MiB", .min = KIB, .max = GIB,
 		.reloadable = true, AT(outbox.batch_bytes),
-		.help = "The event that reaches this size is the last one that is sent together with "
-			"others." },
+		.help = "Size of the events that are sent and recorded together. The event that "
+			"reaches this size is the last one of them." },
 	{ "outbox", "poll", OPTION_DURATION, .text = "10ms", .min = 1, .max = MINUTE,
 		.reloadable = true, AT(outbox.poll),
 		.help = "Time from one read of the table to the next after events were found. Each "
@@ -310,9 +310,9 @@ const struct option option_table[] = {
 			"brokers and topics do not count." },
 	{ "outbox", "producer", OPTION_ENUM, .text = "idempotent", .words = outbox_producer_words,
 		AT(outbox.producer),
-		.help = "`transactional` sends each batch in a Kafka transaction. Then no record of "
-			"an instance that is not elected any more can appear, for consumers that "
-			"read committed records only." },
+		.help = "`transactional` sends each batch in a Kafka transaction. Receivers that read "
+			"only committed records then never get a record from an instance that is "
+			"no longer elected." },
 
 	{ "worker", "connections", OPTION_INT, .text = "2", .min = 1, .max = 64,
 		AT(worker.connections),

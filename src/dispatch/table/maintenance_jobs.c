@@ -215,8 +215,9 @@ static void show_for_nobody(struct table *table, const struct backlogs *for_nobo
 			log_warn("rows_wait_for_nobody", LOG_STR("consumer", backlog->consumer),
 				LOG_INT("rows", backlog->waiting),
 				LOG_STR("why", "no sidecar lists the consumer any more"),
-				LOG_STR("next", "they stay until it is listed again, or "
-						"`inboxd discard --consumer` ends them"));
+				LOG_STR("next",
+					"list the consumer again, or make its messages dead "
+					"with `inboxd discard --consumer`"));
 	}
 	metrics_keep(metrics, METER_WAITING_FOR_NOBODY, is_listed, for_nobody);
 	atomic_store(&table->context->options.health->for_nobody, rows);

@@ -78,33 +78,33 @@ const struct command_row cli_commands[] = {
 		"inbox.handler_memory. Messages for such a handler wait for it. `handlers forget NAME`\n"
 		"removes a handler that will not come back: its messages go to the next handler that\n"
 		"matches, or wait until one connects.\n", 2 },
-	{ COMMAND_KEYS, "keys", "List the keys whose first message holds back later ones", "",
-		"Lists blocked keys: the message that each waits for, its state, error and next attempt,\n"
-		"and the number of messages behind it. With the order partition, a line without a key is\n"
-		"a partition. For the next page, stderr names the value of --after. `inboxd skip` gives\n"
-		"such a message up.\n", 0 },
+	{ COMMAND_KEYS, "keys", "List blocked keys and the message that each waits for", "",
+		"Lists the keys in which later messages wait until an earlier one is done. Prints this\n"
+		"message, its state, error and next attempt, and the number of messages behind it. With\n"
+		"`ordering: partition`, a line without a key is a whole partition. If there are more keys,\n"
+		"stderr has the value of --after for the next page. `inboxd skip` gives a message up.\n", 0 },
 	{ COMMAND_SKIP, "skip", "Give up the message that a key waits for", "[KEY]",
-		"Sets the message to dead for which the later ones of the key wait; they are delivered\n"
-		"within seconds. The message can be replayed. KEY is as `inboxd keys` prints it; with the\n"
-		"order partition, give --partition and no KEY. A message that is being processed is never\n"
-		"changed: the command then ends with exit code 6.\n", 1 },
+		"Sets the message to dead that the later messages of the key wait for. They are delivered\n"
+		"within seconds. The message can be replayed. Write KEY as `inboxd keys` prints it. With\n"
+		"`ordering: partition`, give --partition and no KEY. The command never changes a message\n"
+		"that is being processed: it then ends with exit code 6.\n", 1 },
 	{ COMMAND_CONSUMERS, "consumers", "List the known consumers, or remove one", "[forget NAME]",
-		"Lists the consumers that a running instance lists in its configuration, or did within\n"
-		"inbox.handler_memory. Messages are stored for all of them. `consumers forget NAME`\n"
-		"removes a consumer that will not come back; its rows stay. '' is the consumer without\n"
-		"a name.\n", 2 },
-	{ COMMAND_BACKFILL, "backfill", "Copy the messages of other consumers to one that is new", "NAME",
-		"Gives a consumer the messages that the table still holds and that it wants, in the order\n"
-		"of Kafka for each key, and before later messages of the same key. Messages whose payload\n"
-		"retention has dropped are left out and counted. No message is copied twice: an\n"
-		"interrupted backfill is continued by running it again.\n", 1 },
+		"Lists the known consumers: those that a running instance has in its configuration, or had\n"
+		"within inbox.handler_memory. Messages are stored for all of them. Lapsed consumers, for\n"
+		"which nothing more is stored, are listed, too. `consumers forget NAME` removes a consumer\n"
+		"that will not come back; its rows stay. '' stands for the consumer without a name.\n", 2 },
+	{ COMMAND_BACKFILL, "backfill", "Copy messages of other consumers to a new consumer", "NAME",
+		"Copies the messages that the table still holds to a consumer that wants them and does not\n"
+		"have them. The consumer gets the copies of a key in the order of Kafka, and before later\n"
+		"messages of the key. Messages whose payload retention has dropped are left out and\n"
+		"counted. No message is copied twice: to continue an interrupted backfill, run it again.\n", 1 },
 	{ COMMAND_OUTBOX, "outbox", "Show the events of the outbox, publish them again, or discard them",
 		"status|list|show|replay|discard [EVENT_ID|SEQ]",
-		"Works on the events that the service has emitted. `status` counts them, `list` lists those\n"
-		"that match the filters, `show` prints one. `replay` publishes again: events that are dead\n"
-		"(the default) or retrying, and copies of published ones, if they were kept. `discard`\n"
-		"sets events to dead that are not published yet. Filters are those of `list`; --since and\n"
-		"--until are about the time of emit.\n", 2 },
+		"Works on the events that services and handlers have emitted. `status` counts them, `list`\n"
+		"lists those that match the filters, `show` prints one. `replay` publishes dead (the\n"
+		"default) or retrying events at once, and sends copies of published events that were kept.\n"
+		"`discard` sets events to dead that are not published yet. The filters are those of `list`,\n"
+		"for events instead of messages; --since and --until compare the time of the emit.\n", 2 },
 	{ COMMAND_VERSION, "version", "Print the version", "",
 		"`inboxd --version` does the same.\n", 0 },
 };
@@ -143,13 +143,13 @@ const struct option_row cli_options[] = {
 	{ 0, "topic", "TOPIC", FOR(COMMAND_SKIP), KIND_TEXT, offsetof(struct cli, filter.topic),
 		"the topic of the key; required", NULL },
 	{ 0, "partition", "P", FOR(COMMAND_SKIP), KIND_OFFSET, offsetof(struct cli, range.partition),
-		"the partition, if messages of the key wait in several, or if it is the order", NULL },
+		"the partition; needed if messages of the key wait in several, and with ordering: partition", NULL },
 	{ 0, "partition", "P", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, range.partition),
 		"only this partition", NULL },
 	{ 0, "from", "OFFSET", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, range.from),
 		"start at this offset; default: the first one in Kafka", NULL },
 	{ 0, "from", "CONSUMER", FOR(COMMAND_BACKFILL), KIND_ANY_TEXT, offsetof(struct cli, range.from_consumer),
-		"only messages that this consumer has; default: those of any", NULL },
+		"only messages that this consumer has; default: those of all consumers", NULL },
 	{ 0, "to", "OFFSET", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, range.to),
 		"end before this offset; default: as far as inboxd has read", NULL },
 	{ 0, "type", "TYPE", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.type),
