@@ -59,7 +59,7 @@ def _beside(servers, options, *, rate):
     topic = servers.empty_topic(PARTITIONS)
     servers.known_topic(TOPIC, PARTITIONS)
     with _filled(servers, rows, {"kafka": {"topics": [topic, TOPIC]}, "consumers": {HANDLER: {}, "new": {}}}) as (
-            sidecar, connection), Fleet(sidecar, handler=latency.Handler) as fleet:
+            sidecar, connection), Fleet(sidecar, handler=latency.Handler, names=[HANDLER]) as fleet:
         fleet.start()
         fleet.wait_assigned(connection, 2 * PARTITIONS)
         load, began = latency.producer(servers, topic, rate, (WARM_UP + BEFORE + MOST) // share), time.monotonic()

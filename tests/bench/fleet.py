@@ -46,14 +46,14 @@ class Handler:
 class Fleet:
     """`first` and more of the same kind: same database and group, different sockets and ports."""
 
-    def __init__(self, first, instances=1, batch=1, handler=Handler):
-        """A handler for each consumer of the configuration; it has the consumer's name."""
+    def __init__(self, first, instances=1, batch=1, handler=Handler, names=None):
+        """`names`: of the handlers; otherwise there is one for each consumer of the configuration, with its name."""
         shared = {name: first.configuration[name] for name in first.configuration
                   if name not in ("socket", "http")}
         self.sidecars = [first] + [Sidecar(shared) for _ in range(instances - 1)]
         self._batch = batch
         self._handler = handler
-        self._names = list(first.configuration.get("consumers", {})) or [HANDLER]
+        self._names = names or list(first.configuration.get("consumers", {})) or [HANDLER]
         self._handlers = []
 
     def __enter__(self):

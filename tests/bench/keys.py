@@ -60,9 +60,9 @@ class _Handler(Handler):
 
     PROGRAM = program("tests", "bench", "order_handler")
 
-    def __init__(self, sidecar, batch, *, keyed):
+    def __init__(self, sidecar, batch, name, *, keyed):
         self._keyed = str(int(keyed))
-        super().__init__(sidecar, batch)
+        super().__init__(sidecar, batch, name)
 
     def command(self, sidecar, batch, count):
         return [self.PROGRAM, sidecar.socket_path, str(batch), self._keyed, count]

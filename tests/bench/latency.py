@@ -26,7 +26,8 @@ PARTITIONS = 4
 
 
 class Handler:
-    def __init__(self, sidecar, _batch):
+    def __init__(self, sidecar, _batch, name):
+        assert name == HANDLER, "the program has one name"
         self._log = os.path.join(sidecar.directory, "handler.log")
         self.file = os.path.join(sidecar.directory, "latencies")
         self._process = process.spawn(
