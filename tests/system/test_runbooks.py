@@ -1,5 +1,7 @@
 """The procedures of docs/runbooks.md."""
 
+import pathlib
+import re
 import subprocess
 
 import pytest
@@ -8,7 +10,7 @@ from support import postgres
 from support.inbox import Inbox
 from support.scripts import always, DONE
 from support.wait import eventually
-from support.wire import NEVER
+from support.wire import NEVER, retry
 
 
 @pytest.fixture
@@ -75,3 +77,23 @@ def test_a_sidecar_continues_after_a_newer_version_has_migrated(inboxd, make_inb
     late = make_inboxd().start("run", ready=False)
     assert late.wait() == 3
     assert "newer than this inboxd knows" in late.stderr
+
+
+def test_a_consumer_is_renamed_with_its_messages(start_inboxd, handler, streams, topic, inbox):
+    first = start_inboxd(consumers={"old": {}}, retry={"backoff": "5s", "backoff_max": "5s"})
+    before = handler(first, lambda delivery: retry("no") if delivery.event_id == "bad" else DONE, name="old")
+    streams.events(topic, ["e1", "e2", "bad"])
+    inbox.wait_processed(2)
+    inbox.wait_status("bad", "retrying")
+    before.close()
+    assert first.stop() == 0
+    text = pathlib.Path(__file__).parents[2].joinpath("docs/runbooks.md").read_text(encoding="utf-8")
+    inbox.execute(re.search(r"```sql\nBEGIN;\n(UPDATE [^`]*consumer = 'new'[^`]*)COMMIT;\n```", text)[1])
+
+    streams.events(topic, ["e1", "e3"])
+    second = start_inboxd(consumers={"new": {}})
+    after = handler(second, always(DONE), name="new")
+    inbox.wait_processed(4)
+    eventually(lambda: second.metric("inboxd_duplicates_total") == 1)
+    assert sorted(delivery.event_id for delivery in after.deliveries) == ["bad", "e3"]
+    assert inbox.value("SELECT array_agg(DISTINCT consumer) FROM inbox.inbox_messages") == ["new"]
