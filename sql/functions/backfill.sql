@@ -22,7 +22,7 @@ BEGIN
     ELSIF given ->> 'consumer' IS NULL THEN
         PERFORM inbox.refuse('backfill', 'consumer must be given');
     ELSIF given ->> 'from' = given ->> 'consumer' THEN
-        PERFORM inbox.refuse('backfill', 'consumer and from_consumer are the same');
+        PERFORM inbox.refuse('backfill', format('a consumer cannot get its own messages, those of "%s"', given ->> 'consumer'));
     ELSIF given ->> 'topic' = '' THEN
         PERFORM inbox.refuse('backfill', 'topic is empty; leave it out for any');
     ELSIF NOT EXISTS (SELECT FROM inbox.inbox_consumers c WHERE c.name = given ->> 'consumer'

@@ -177,6 +177,12 @@ static int run_pages(struct backfill *backfill, struct err *err)
 	return 0;
 }
 
+static bool is_narrowed(const struct cli *cli)
+{
+	return cli->range.from_consumer != NULL || cli->filter.topic != NULL ||
+	       cli->filter.since != NULL;
+}
+
 static int run(struct backfill *backfill, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf question = BUF_INIT;
@@ -187,7 +193,11 @@ static int run(struct backfill *backfill, struct err *err)
 	print_counts(backfill);
 	if (backfill->wanted == 0)
 		return op_nothing(&backfill->op, "backfill", err,
-			"there is no message to copy: the consumer has all that it wants");
+			is_narrowed(backfill->op.cli)
+				? "there is no message to copy: the consumer has all that it wants "
+				  "of those that match"
+				: "there is no message to copy: the consumer has all that it "
+				  "wants");
 	buf_addf(&question, "copy %" PRId64 " message%s to the consumer \"%s\"", backfill->wanted,
 		plural(backfill->wanted), name_of(backfill));
 	r = op_confirm(&backfill->op, "backfill", backfill->wanted, buf_str(&question), err);

@@ -66,6 +66,7 @@ static int forget_consumer(const struct op *op, const char *name, struct err *er
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
+	const char *what;
 	int64_t waiting;
 	int r;
 
@@ -81,8 +82,10 @@ static int forget_consumer(const struct op *op, const char *name, struct err *er
 	waiting = rows_int(rows, 0, 1);
 	if (op->cli->json)
 		return 0;
-	(void)printf(
-		"consumer \"%s\" is forgotten: no messages are stored for it any more\n", name);
+	what = rows_bool(rows, 0, 2) ? "a sidecar listed it within the last minute; if it still "
+				       "does, the consumer is known again"
+				     : "no messages are stored for it any more";
+	(void)printf("consumer \"%s\" is forgotten: %s\n", name, what);
 	if (waiting > 0)
 		(void)printf("%" PRId64 " message%s wait%s for it; to end %s: inboxd discard "
 			     "--consumer '%s'\n",

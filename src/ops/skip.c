@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #include "base/text/numbers.h"
+#include "json/text.h"
 #include "ops/op.h"
 
 /* The columns of op_skip_find.sql. */
@@ -60,7 +61,11 @@ static int find_lane(const struct op *op, struct rows **out, struct err *err)
 		return r;
 	if (rows_count(*out) == 0)
 		return op_nothing(op, "skip", err,
-			"no message waits there (`inboxd keys` lists the keys that are blocked)");
+			op->cli->filter.consumer != NULL
+				? "no message waits there (`inboxd keys` lists the keys that are "
+				  "blocked)"
+				: "no message waits there (`inboxd keys` lists the keys that are "
+				  "blocked; for a consumer with a name give --consumer)");
 	if (rows_count(*out) > 1)
 		return err_set(err, FAULT_USAGE,
 			"messages of the key wait in the partitions %" PRId64 " and %" PRId64
@@ -91,19 +96,13 @@ static int confirm(const struct op *op, const struct rows *lane, struct err *err
 	return op_confirm(op, "skip", 1, buf_str(&question), err);
 }
 
-int op_skip(const struct op *op, struct err *err)
+/* Makes the message dead that was found and confirmed. */
+static int skip(const struct op *op, const struct rows *lane, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *lane = NULL;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r = check_options(op->cli, err);
+	int r;
 
-	if (r == 0)
-		r = find_lane(op, &lane, err);
-	if (r == 0)
-		r = confirm(op, lane, err);
-	if (r != 0)
-		return r == OP_NO ? 0 : r;
 	add_lane(&params, op);
 	params_text(&params, op->cli->reason);
 	params_int(&params, (int32_t)rows_int(lane, 0, LANE_PARTITION));
@@ -118,4 +117,26 @@ int op_skip(const struct op *op, struct err *err)
 			rows_text(rows, 0, 0));
 	op_print_change(op, "skip", 1);
 	return 0;
+}
+
+int op_skip(const struct op *op, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *lane = NULL;
+	CLEANUP(buf_fini) struct buf details = BUF_INIT;
+	struct op named = *op;
+	int r = check_options(op->cli, err);
+
+	if (r == 0)
+		r = find_lane(op, &lane, err);
+	if (r != 0)
+		return r;
+	buf_addf(&details, ",\"event_id\":");
+	json_add_string(&details, bytes_of(rows_text(lane, 0, LANE_EVENT_ID)));
+	if (!buf_ok(&details))
+		return err_memory(err);
+	named.details = buf_str(&details);
+	r = confirm(&named, lane, err);
+	if (r == 0)
+		r = skip(&named, lane, err);
+	return r == OP_NO ? 0 : r;
 }

@@ -151,6 +151,16 @@ def test_pages_copy_each_message_once_and_in_order(consumers):
         {("backfill", "why", "search")}
 
 
+def test_two_backfills_at_once_copy_each_message_once(consumers, connect):
+    for offset in range(200):
+        stored(consumers, f"e{offset}", offset)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda connection: backfill(connection, "'search'"), [connect(), connect()]))
+    assert sum(found["affected"] for found in both) == 200
+    assert copies(consumers) == [f"e{offset}" for offset in range(200)]
+    assert sum(entry["affected"] for entry in audit(consumers)) == 200
+
+
 def test_the_first_page_raises_the_epochs_and_later_ones_do_not(consumers):
     """A batch of a sidecar that does not know of the copies is rolled back then."""
     def epochs():
@@ -228,7 +238,7 @@ def test_a_backfill_notifies_the_sidecars(consumers, connect):
 
 @pytest.mark.parametrize("call, words", [
     ("backfill(NULL)", "consumer must be given"), ("backfill('serach')", 'no consumer "serach" is known; known: "billing", "orders"'),
-    ("backfill('old')", 'no consumer "old" is known'), ("backfill('search', 'search')", "are the same"),
+    ("backfill('old')", 'no consumer "old" is known'), ("backfill('search', 'search')", "cannot get its own messages"),
     ("backfill('search', topic => '')", "topic is empty"), ("backfill('search', max_rows => 0)", "max_rows is 0"),
     ("backfill('search', dry_run => NULL)", "dry_run is NULL"), ("backfill_page('{\"consumer\": \"search\"}', 0, 1)", "until_seq"),
     ("backfill_page('{\"consumer\": \"search\", \"key\": \"k\"}', 0, 1)", 'no filter "key"')])

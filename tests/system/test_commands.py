@@ -737,8 +737,10 @@ def test_consumers_are_listed_and_forgotten(two_consumers, inbox):
     assert ["billing", "listed", "key", "1"] in [line.split()[:4] for line in table]
     assert {"billing", "search"} <= {row["name"] for row in objects(run(two_consumers, "consumers", "--json"))}
     assert run(two_consumers, "consumers", "forget", "search") == \
-        'consumer "search" is forgotten: no messages are stored for it any more\n'
-    assert run(two_consumers, "consumers", "forget", "billing", "--reason", "gone").endswith(
+        'consumer "search" is forgotten: a sidecar listed it within the last minute; if it still does, the consumer is known again\n'
+    inbox.execute("UPDATE inbox.inbox_consumers SET listed_at = now() - interval '2 min' WHERE name = 'billing'")
+    assert run(two_consumers, "consumers", "forget", "billing", "--reason", "gone") == (
+        'consumer "billing" is forgotten: no messages are stored for it any more\n'
         "1 message waits for it; to end it: inboxd discard --consumer 'billing'\n")
     assert 'no consumer "billing" is known' in run(two_consumers, "consumers", "forget", "billing", code=6)
     assert "give the name of a consumer" in run(two_consumers, "consumers", "forget", code=1)
@@ -762,12 +764,15 @@ def test_a_backfill_copies_what_a_consumer_lacks(two_consumers, inbox):
         [{"event_id": "b", "status": "waiting"}]
     assert inbox.value("SELECT affected FROM inbox.inbox_audit WHERE action = 'backfill' AND reason = 'new'") == 1
     result = two_consumers.command("backfill", "search", "--yes")
-    assert result.returncode == 6 and "there is no message to copy" in result.stderr
+    assert result.returncode == 6 and result.stderr.endswith("the consumer has all that it wants\n")
+    assert "of those that match" in run(two_consumers, "backfill", "search", "--from", "nobody", code=6)
     assert 'no consumer "serach" is known; known: "' in run(two_consumers, "backfill", "serach", code=1)
     assert "give the name of a consumer" in run(two_consumers, "backfill", code=1)
 
 
-def test_a_backfill_pauses_while_many_messages_wait(two_consumers, inbox):
+@pytest.fixture
+def pausing(two_consumers, inbox):
+    """A running `inboxd backfill` that waits, because many messages do."""
     know(inbox, "billing", "search")
     inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL, dead_at = NULL, available_at = 'infinity'"
                   " WHERE consumer = 'billing'")
@@ -776,8 +781,21 @@ def test_a_backfill_pauses_while_many_messages_wait(two_consumers, inbox):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=two_consumers.env, cwd=two_consumers.directory)
     assert command.stderr.readline() == \
         "0 of 1 copied; pausing until fewer messages wait than half of ingest.max_pending\n"
+    yield command
+    command.kill()
+    command.wait()
+
+
+def test_a_backfill_pauses_while_many_messages_wait(pausing, inbox):
     inbox.execute("UPDATE inbox.inbox_messages SET available_at = NULL, processed_at = now() WHERE available_at IS NOT NULL")
-    assert command.communicate(timeout=30) == ("1 copied\n", "")
+    assert pausing.communicate(timeout=30) == ("1 copied\n", "")
+
+
+def test_an_interrupted_backfill_says_how_far_it_got(pausing):
+    pausing.send_signal(signal.SIGTERM)
+    assert pausing.communicate(timeout=30) == (
+        "", "inboxd: interrupted: 0 of 1 copied; run the same command again for the rest\n")
+    assert pausing.returncode == -signal.SIGTERM
 
 
 # --- keys -----------------------------------------------------------------------------------------------
@@ -804,12 +822,15 @@ def test_blocked_keys_are_listed_and_skipped(blocked, topic, inbox):
     assert (key["key_text"], key["event_id"], key["status"], key["waiting"]) == ("k1", "a", "retrying", 1)
     assert re.search(r"waits for: event a of its key \(seq \d+\), which is retrying, next attempt at ", run(sidecar, "show", "b"))
     assert run(sidecar, "skip", "k1", "--topic", topic, "--dry-run").startswith('dry run: skip event "a", which is retrying: UP:')
+    assert json.loads(run(sidecar, "skip", "k1", "--topic", topic, "--dry-run", "--json")) == \
+        {"action": "skip", "count": 1, "dry_run": True, "event_id": "a"}
     assert run(sidecar, "skip", "k1", "--topic", topic, "--reason", "no such order", "--yes") == \
         'event "a" is dead; its key goes on within seconds\n'
     inbox.wait_status("b", "processed")
     assert (inbox.message("a")["status"], inbox.message("a")["error"]) == ("dead", "no such order")
     assert objects(run(sidecar, "keys", "--json")) == []
-    assert "no message waits there" in run(sidecar, "skip", "k1", "--topic", topic, "--yes", code=6)
+    assert "with a name give --consumer" in run(sidecar, "skip", "k1", "--topic", topic, "--yes", code=6)
+    assert "--consumer" not in run(sidecar, "skip", "k1", "--topic", topic, "--consumer", "mail", "--yes", code=6)
 
 
 def test_skip_asks_for_what_it_needs(blocked, topic):
