@@ -83,7 +83,7 @@ class Delivered:
 
     def __str__(self):
         return (f"delivery {self.claim} of {self.event_id} (attempt {self.attempt}, {self.handler}"
-                f" of {self.instance}, {self.begin:.3f} to {self.until:.3f},"
+                f" of {self.instance}, {self.begin:.3f} to {self.until:.3f}, deadline {self.deadline:.3f},"
                 f" {self.how or 'open'}{self._committed()})")
 
     def _committed(self):

@@ -234,7 +234,7 @@ def attempts_are_failures(ledger, snapshot):
 
 
 def _listed(deliveries):
-    return "".join(f"\n  {delivered}, deadline {delivered.deadline:.3f}" for delivered in deliveries)
+    return "".join(f"\n  {delivered}" for delivered in deliveries)
 
 
 def _may_count(delivered):
