@@ -120,5 +120,6 @@ def test_a_migration_works_through_a_pooler(make_inboxd, handler, streams, topic
     finally:
         between.close()
     assert [done.returncode for done in ended] == [0, 0], [done.stderr for done in ended]
-    assert sorted(done.stdout.split(", ")[1].split()[0] for done in ended) == ["0", "2"]
+    applied = [int(done.stdout.split(", ")[1].split()[0]) for done in ended]
+    assert sum(applied) == 2, applied  # the other one may apply the second migration: each one has a lock of its own
     assert inbox.value(INDEXES.format("NOT indisvalid")) == 0
