@@ -171,7 +171,7 @@ class Service:
                     while not self._stop.is_set():
                         self._order(connection, chance)
                         time.sleep(0.02)
-            except psycopg.OperationalError:
+            except (psycopg.OperationalError, psycopg.Rollback):  # a rollback that found no connection is raised again
                 time.sleep(0.05)  # the database is away
 
     def _order(self, connection, chance):
