@@ -141,6 +141,8 @@ class Connection:
         if line.get("method") == "deliver":
             if live:
                 self._deliver(line["id"], line["params"], read_at)
+            elif read_at >= _monotonic(line["params"]["delivery"]["deadline"]):
+                self.hand.ledger.miss(line["params"]["event"]["source"], line["params"]["event"]["id"])
         elif line.get("method") == "cancel":
             delivered = self.open.pop(line["params"]["delivery"], None)
             if delivered is not None:

@@ -112,6 +112,7 @@ class Ledger:
         self._lock = threading.Lock()
         self.produced = []
         self.deliveries = []
+        self.missed = collections.Counter()  # by id: deliveries that were read after their deadline and their connection
         self._numbers = collections.Counter()
         self.expected_dead = set()
 
@@ -145,6 +146,11 @@ class Ledger:
             delivered.number = self._numbers[delivered.id]
             self.deliveries.append(delivered)
         return delivered
+
+    def miss(self, source, event_id):
+        """Its handler was too slow to read it, and the sidecar may have counted a timeout before it ended."""
+        with self._lock:
+            self.missed[source, event_id] += 1
 
     def finish(self, delivered, how, at, noticed=None):
         """The first end counts."""

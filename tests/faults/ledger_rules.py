@@ -220,14 +220,15 @@ def offsets_follow_the_table(_ledger, snapshot):
 
 def attempts_are_failures(ledger, snapshot):
     of = ledger.by_message()
-    for deliveries in of.values():
+    for identity, deliveries in of.items():
         for at, delivered in enumerate(deliveries):
-            failures = sum(_may_count(earlier) for earlier in deliveries[:at])
+            failures = sum(_may_count(earlier) for earlier in deliveries[:at]) + ledger.missed[identity]
             if delivered.attempt - 1 > failures:
                 yield f"an attempt spent on nothing: {delivered} after {failures} failures:{_listed(deliveries)}"
     for row in snapshot.rows:
-        deliveries = of[row["source"], row["event_id"]]
-        failures = sum(map(_may_count, deliveries))
+        identity = row["source"], row["event_id"]
+        deliveries = of[identity]
+        failures = sum(map(_may_count, deliveries)) + ledger.missed[identity]
         if row["retry_count"] > failures:
             yield (f"an attempt spent on nothing: {row['event_id']} has retry_count"
                    f" {row['retry_count']} after {failures} failures:{_listed(deliveries)}")

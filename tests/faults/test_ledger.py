@@ -339,6 +339,14 @@ def test_an_attempt_spent_at_a_deadline_before_the_loss_was_noticed_is_allowed(w
     assert world.broken() == []
 
 
+def test_an_attempt_spent_on_a_delivery_that_was_read_too_late_is_allowed(world):
+    world.ledger.miss(TOPIC, "a")
+    world.script[0] = ("a", 2, 1.6, 2.0, "done")
+    world.snapshot.completions[0] = (10, 1, 7, 2)
+    world.snapshot.rows[0]["retry_count"] = 1
+    assert world.broken() == []
+
+
 def test_an_attempt_spent_on_a_failure_is_allowed(world):
     world.script[0] = ("a", 1, 1.0, 1.5, "retry")
     world.snapshot.completions[0] = (10, 1, 7, 2)
