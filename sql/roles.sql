@@ -15,9 +15,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- The sidecar: stores, claims and settles, and publishes events. It changes no history, and deletes messages by inbox.retain() only. It may
--- also read:
--- `inboxd status`, `list`, `show` and `verify` run in its container, with its configuration.
+-- The sidecar: stores, claims and settles messages, and publishes events. It changes no history, and deletes messages
+-- only with inbox.retain(). It may also read, because `inboxd status`, `list`, `show` and `verify` run in its container
+-- with its configuration.
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances TO inboxd_sidecar;
 GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_binding TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_dead_topic TO inboxd_sidecar;
