@@ -3,8 +3,10 @@
 -- deletes each row directly after its INSERT.
 
 -- The rows that this transaction inserted, so that its DELETE finds them and reports one row. The setting has the first
--- and the last seq of them. They show no payload, because rows of other transactions may lie between these two.
-CREATE OR REPLACE VIEW inbox.outboxevent AS
+-- and the last seq of them, and every user can change it: so a row must also be of a transaction that is in progress. Whoever
+-- sees such a row has inserted it. pg_xact_status() wants 64 bits of its transaction id: those of the horizon, which is not
+-- above it, and the distance between both. The barrier keeps a user's functions from reading other rows.
+CREATE OR REPLACE VIEW inbox.outboxevent WITH (security_barrier) AS
 SELECT CASE WHEN o.format = 'bare' THEN o.event_id::uuid END AS id,
        replace(o.topic, 'outbox.event.', '') AS aggregatetype,
        CASE WHEN o.format = 'bare' THEN convert_from(o.key, 'UTF8') END AS aggregateid,
@@ -13,8 +15,11 @@ SELECT CASE WHEN o.format = 'bare' THEN o.event_id::uuid END AS id,
        NULL::text AS payload,
        NULL::text AS tracingspancontext
 FROM inbox.outbox o
+CROSS JOIN (SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS xid) h
+CROSS JOIN LATERAL (SELECT (o.xmin::text::bigint - h.xid % 4294967296 + 6442450944) % 4294967296 - 2147483648 AS distance) d
 WHERE o.seq >= nullif(split_part(current_setting('inboxd.outboxevent_' || 'inbox.outbox'::regclass::oid, true), ' ', 1), '')::bigint
-  AND o.seq <= nullif(split_part(current_setting('inboxd.outboxevent_' || 'inbox.outbox'::regclass::oid, true), ' ', 2), '')::bigint;
+  AND o.seq <= nullif(split_part(current_setting('inboxd.outboxevent_' || 'inbox.outbox'::regclass::oid, true), ' ', 2), '')::bigint
+  AND CASE WHEN d.distance >= 0 THEN pg_xact_status((h.xid + d.distance)::text::xid8) = 'in progress' END;
 
 -- tracingspancontext is a text of Java properties; of these, traceparent becomes a header.
 CREATE OR REPLACE FUNCTION inbox.insert_outboxevent() RETURNS trigger

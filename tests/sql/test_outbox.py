@@ -286,6 +286,16 @@ def test_the_view_forgets_what_is_rolled_back(db):
             ("first", None), ("third", None)]
 
 
+def test_the_view_finds_what_an_earlier_savepoint_inserted(db):
+    add = "INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type) VALUES ('a', '1', %s)"
+    with db.transaction():
+        with db.transaction():
+            db.execute(add, ["first"])
+        db.execute(add, ["second"])
+        assert db.execute("DELETE FROM inbox.outboxevent WHERE type = 'first'").rowcount == 1
+        assert value(db, "SELECT count(*) FROM inbox.outboxevent") == 2
+
+
 @pytest.mark.parametrize("named, aggregate, kind", [("aggregatetype", None, "t"), ("topic", "a b", "t"), ("type", "a", None)])
 def test_the_view_refuses_what_cannot_be_published(db, named, aggregate, kind):
     words = refused(db, "INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type) VALUES (%s, '1', %s)",

@@ -215,11 +215,30 @@ def test_a_service_can_emit_and_read_nothing(granted, as_role):
     assert value(granted, "SELECT count(*) FROM inbox.events WHERE status = 'waiting'") == 3
     for sql in ("SELECT * FROM inbox.outbox", "SELECT * FROM inbox.events", "DELETE FROM inbox.outbox",
                 "INSERT INTO inbox.outbox (topic, event_type) VALUES ('t', 't')", "SELECT nextval('inbox.outbox_seq')",
-                "UPDATE inbox.outboxevent SET type = 'x'", "SELECT inbox.outbox_replay_where()", "SELECT inbox.outbox_status()",
+                "SELECT inbox.outbox_replay_where()", "SELECT inbox.outbox_status()",
                 "SELECT inbox.emit_caused(1, 's', 'e', '', 0, '[]', '[]')", "SELECT inbox.complete('1.1.1')",
                 "SELECT * FROM inbox.inbox_messages"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             service.execute(sql)
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="cannot update view"):
+        service.execute("UPDATE inbox.outboxevent SET type = 'x'")
+
+
+def test_a_service_reads_no_event_of_others_in_the_view(granted, as_role):
+    """The setting with its range of rows is no secret."""
+    granted.execute("INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type) VALUES ('a', 'secret', 't')")
+    oid = value(granted, "SELECT 'inbox.outbox'::regclass::oid")
+    service = as_role("inboxd_service")
+    service.execute("CREATE FUNCTION pg_temp.look(words text) RETURNS boolean LANGUAGE plpgsql COST 0.000001"
+                    " AS $$BEGIN RAISE 'read: %', words; END$$")
+    for isolation in ("READ COMMITTED", "REPEATABLE READ"):
+        with service.transaction():
+            service.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+            service.execute(f"SELECT set_config('inboxd.outboxevent_{oid}', '1 9223372036854775807', true)")
+            assert service.execute("SELECT * FROM inbox.outboxevent").fetchall() == []
+            assert service.execute("SELECT FROM inbox.outboxevent WHERE pg_temp.look(aggregateid)").fetchall() == []
+            service.execute("INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type) VALUES ('a', 'own', 't')")
+            assert service.execute("SELECT aggregateid FROM inbox.outboxevent").fetchall() == [("own",)]
 
 
 def test_an_operator_replays_and_discards_events(granted, as_role):
