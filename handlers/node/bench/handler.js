@@ -38,7 +38,7 @@ if (kind === 'noop') {
 } else if (batch === 1) {
   handler.on(
     kind === 'once'
-      ? (delivery) => delivery.transaction(pool, effect(delivery)).then(() => {})
+      ? (delivery) => delivery.transaction(pool, effect(delivery))
       : (delivery) => leastOnce(effect(delivery)),
   );
 } else {

@@ -166,7 +166,7 @@ export class Delivery<Data = any> {
 
   /**
    * Calls a function in a transaction, completes the message in it, and commits. If anything fails, it rolls back and
-   * throws. What the function returns is the result of the message; {@link Done} also has events to publish.
+   * throws. A plain value that the function returns is the result of the message; {@link Done} also has events to publish.
    *
    * @param pool a pool of `pg`, to the database of the inbox
    * @throws a {@link Snooze} if the database is away: the message comes again, and no attempt is spent

@@ -63,7 +63,7 @@ export interface BatchOptions {
   ordered?: boolean;
 }
 
-/** A function for one message. What it returns, if not undefined, is the result of the message. */
+/** A function for one message. A plain value that it returns is the result of the message; {@link Done} has any. */
 export type MessageFunction<Data = any> = (delivery: Delivery<Data>) => unknown;
 /** A function for many messages. When it returns, those without a verdict of their own are done. */
 export type BatchFunction<Data = any> = (batch: Batch<Data>) => unknown;

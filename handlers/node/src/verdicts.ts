@@ -144,8 +144,17 @@ export class Done {
 
   /** @internal What a function has returned, as one type. */
   static of(returned: unknown): Done {
-    return returned instanceof Done ? returned : new Done(returned);
+    return returned instanceof Done ? returned : new Done(isPlain(returned) ? returned : undefined);
   }
+}
+
+/** False for instances of classes without toJSON(). A short arrow function often returns what a driver has returned. */
+function isPlain(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    return true;
+  }
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null || 'toJSON' in value;
 }
 
 /** A function returns this after it has called `inbox.complete()` by itself, in a transaction that has committed. */

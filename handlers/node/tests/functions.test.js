@@ -24,6 +24,25 @@ const VERDICTS = [
   ['a result', () => ({ invoice: 88 }), { status: 'done', result: { invoice: 88 } }],
   ['false', () => false, { status: 'done', result: false }],
   ['null', () => null, { status: 'done', result: null }],
+  [
+    'an instance of a class',
+    () =>
+      new (class Result {
+        rows = [1];
+      })(),
+    { status: 'done' },
+  ],
+  [
+    'Done with an instance',
+    () =>
+      new Done(
+        new (class Result {
+          rows = [1];
+        })(),
+      ),
+    { status: 'done', result: { rows: [1] } },
+  ],
+  ['a date', () => new Date(0), { status: 'done', result: '1970-01-01T00:00:00.000Z' }],
   ['Done with a result', () => new Done('ü'), { status: 'done', result: 'ü' }],
   [
     'Done with events',
