@@ -159,6 +159,38 @@ INBOX_API int inbox_delivery_done(struct inbox_delivery *delivery);
  * one JSON value, or longer than half a line (16 MiB, shared by the answers of a batch). */
 INBOX_API int inbox_delivery_done_with(
 	struct inbox_delivery *delivery, const char *json, size_t length);
+
+/* A header of an event. A value that is absent is null. */
+struct inbox_header {
+	const char *name;
+	struct inbox_bytes value;
+};
+
+/* An event that a handler emits. A field that is NULL or absent is left out. */
+struct inbox_event {
+	const char *topic; /* topic or aggregate must be given, */
+	const char *aggregate;
+	const char *type;        /* and the type */
+	const char *key;         /* events of one key have an order */
+	struct inbox_bytes data; /* the value of the record; absent = a tombstone */
+	bool data_is_json; /* PostgreSQL then stores it in its own form: the order of members, spaces */
+	const struct inbox_header *headers;
+	size_t header_count;
+	const char
+		*id; /* derived from the message, so that a repeated delivery emits the same id */
+	const char *source;
+	const char *subject;
+};
+
+/* Adds an event to the answer. inboxd stores it together with the completion of the message and publishes it to
+ * Kafka. It is sent with inbox_delivery_done() or inbox_delivery_done_with(); another verdict drops it.
+ * inbox_delivery_settled() fails with INBOX_ERROR_ARGUMENT if there are events: pass them to
+ * inbox.complete(claim, result, emit) in your transaction. Everything is copied. Does not block.
+ * INBOX_ERROR_ARGUMENT: a field is missing or not UTF-8, the data is not JSON, it is the 1,001st event, or the answer
+ * would be longer than half a line (16 MiB, shared by the answers of a batch). INBOX_ERROR_MEMORY. In both cases the
+ * delivery stays open without this event. What else PostgreSQL refuses makes the message a retry with the code EMIT. */
+INBOX_API int inbox_delivery_emit(struct inbox_delivery *delivery, const struct inbox_event *event);
+
 /* The attempt failed. The message is delivered again after delay_ms; negative = the configured backoff.
  * `reason` (a text for operators) and `code` (for programs) may be NULL. */
 INBOX_API int inbox_delivery_retry(

@@ -7,7 +7,7 @@
 #include "json/stream.h"
 #include "json/text.h"
 
-enum { REASON_MAX = 4096, CODE_MAX = 64, NESTING_MAX = 500 };
+enum { REASON_MAX = 4096, CODE_MAX = 64 };
 
 static const char *const status_names[] = {
 	[IH_DONE] = "done",
@@ -26,10 +26,28 @@ bool ih_is_whole(struct buf *buffer, size_t length_before)
 	return false;
 }
 
-/* The members of a verdict, without braces. */
-static void add_verdict(struct buf *out, const struct ih_verdict *verdict)
+/* LF and CR must not be in a line, and VT and FF not in JSON. They can only be between tokens, where a space means the
+ * same. */
+static void make_one_line(struct buf *out, size_t start)
 {
-	size_t start;
+	for (size_t i = start; buf_ok(out) && i < out->length; i++) {
+		if (out->data[i] >= '\n' && out->data[i] <= '\r')
+			out->data[i] = ' ';
+	}
+}
+
+static void add_events(struct buf *out, const struct inbox_delivery *delivery)
+{
+	buf_add_str(out, ",\"emit\":[");
+	buf_add(out, delivery->events.data, delivery->events.length);
+	buf_add_char(out, ']');
+}
+
+/* The members of a verdict, without braces. */
+static void add_verdict(
+	struct buf *out, const struct inbox_delivery *delivery, const struct ih_verdict *verdict)
+{
+	const size_t start = out->length;
 
 	buf_addf(out, "\"status\":\"%s\"", status_names[verdict->status]);
 	if (verdict->delay_ms >= 0)
@@ -42,17 +60,13 @@ static void add_verdict(struct buf *out, const struct ih_verdict *verdict)
 		buf_add_str(out, ",\"code\":");
 		json_add_any_string(out, verdict->code, CODE_MAX);
 	}
-	if (verdict->result.data == NULL)
-		return;
-	buf_add_str(out, ",\"result\":");
-	start = out->length;
-	buf_add(out, verdict->result.data, verdict->result.length);
-	/* LF and CR must not be in a line, and VT and FF not in JSON. They can only be between tokens, where a space
-	 * means the same. */
-	for (size_t i = start; buf_ok(out) && i < out->length; i++) {
-		if (out->data[i] >= '\n' && out->data[i] <= '\r')
-			out->data[i] = ' ';
+	if (verdict->result.data != NULL) {
+		buf_add_str(out, ",\"result\":");
+		buf_add(out, verdict->result.data, verdict->result.length);
 	}
+	if (verdict->status == IH_DONE && delivery->event_count > 0)
+		add_events(out, delivery);
+	make_one_line(out, start);
 }
 
 static void add_batch(struct buf *out, const struct ih_batch *batch)
@@ -72,14 +86,14 @@ static bool write_single(struct inbox_delivery *delivery, const struct ih_verdic
 	buf_add_str(out, "{\"jsonrpc\":\"2.0\",\"id\":");
 	buf_add_str(out, ih_record_text(&delivery->record, IH_ID));
 	buf_add_str(out, ",\"result\":{");
-	add_verdict(out, verdict);
+	add_verdict(out, delivery, verdict);
 	buf_add_str(out, "}}\n");
 	return ih_is_whole(out, before);
 }
 
-/* The results and reasons of a batch share half of the line. The other half is reserved for the rest of each verdict.
- */
-static size_t room(const struct inbox_delivery *delivery)
+/* The results, events and reasons of a batch share half of the line. The other half is reserved for the rest of each
+ * verdict. */
+size_t ih_room(const struct inbox_delivery *delivery)
 {
 	const size_t half = delivery->handler->max_line / 2;
 	const size_t used = delivery->batch == NULL ? 0 : delivery->batch->answers.length;
@@ -95,12 +109,12 @@ static bool write_entry(struct inbox_delivery *delivery, const struct ih_verdict
 	const size_t out_before = out->length;
 	struct ih_verdict short_verdict = *verdict;
 
-	if (room(delivery) < REASON_MAX * sizeof("\\u0000"))
+	if (ih_room(delivery) < REASON_MAX * sizeof("\\u0000"))
 		short_verdict.reason = NULL;
 	buf_add_str(answers, answers->length == 0 ? "{\"id\":" : ",{\"id\":");
 	buf_add_str(answers, ih_record_text(&delivery->record, IH_ID));
 	buf_add_str(answers, ",");
-	add_verdict(answers, &short_verdict);
+	add_verdict(answers, delivery, &short_verdict);
 	buf_add_str(answers, "}");
 	if (!ih_is_whole(answers, answers_before))
 		return false;
@@ -187,19 +201,28 @@ int ih_answer(struct inbox_delivery *delivery, const struct ih_verdict *verdict)
 	return 0;
 }
 
+/* The other answers of a batch may have taken the room since the events were added. */
+static int check_room(const struct inbox_delivery *delivery)
+{
+	if (delivery->event_count == 0 || delivery->events.length <= ih_room(delivery))
+		return 0;
+	return ih_fail(delivery->handler, INBOX_ERROR_ARGUMENT,
+		"the events do not fit into the answer of the batch: answer another message of it "
+		"with fewer events, or this one with a retry");
+}
+
 int inbox_delivery_done(struct inbox_delivery *delivery)
 {
+	const int r = check_room(delivery);
+
+	if (r != 0)
+		return r;
 	return ih_answer(delivery, &(struct ih_verdict){ .status = IH_DONE, .delay_ms = -1 });
 }
 
-/* The sidecar would replace an answer that is not JSON by a retry, and the program would never learn of it.
- *
- * 0 for one JSON value that is not nested deeper than the sidecar accepts, NOT_JSON, or FAULT_MEMORY. */
-enum { NOT_JSON = 1 };
-
-static int check_json(const char *text, size_t length)
+int ih_check_json(const char *text, size_t length)
 {
-	static const struct json_limits limits = { .max_depth = NESTING_MAX, .any_space = true };
+	static const struct json_limits limits = { .max_depth = IH_NESTING_MAX, .any_space = true };
 	struct json_stream *stream = NULL;
 	int r = json_stream_new_with(&stream, &limits, NULL);
 
@@ -207,7 +230,7 @@ static int check_json(const char *text, size_t length)
 		return r;
 	r = json_stream_read(stream, (struct bytes){ text, length }, NULL, NULL, NULL);
 	json_stream_free(stream);
-	return r > 0 ? NOT_JSON : r;
+	return r > 0 ? IH_NOT_JSON : r;
 }
 
 int inbox_delivery_done_with(struct inbox_delivery *delivery, const char *json, size_t length)
@@ -217,15 +240,19 @@ int inbox_delivery_done_with(struct inbox_delivery *delivery, const char *json, 
 		.delay_ms = -1,
 		.result = { json, length },
 	};
-	int r;
+	const size_t events = delivery->events.length;
+	const size_t room = ih_room(delivery) > events ? ih_room(delivery) - events : 0;
+	int r = check_room(delivery);
 
-	if (json == NULL || length > room(delivery))
+	if (r != 0)
+		return r;
+	if (json == NULL || length > room)
 		return ih_fail(delivery->handler, INBOX_ERROR_ARGUMENT,
 			"a result of %zu bytes does not fit into the answer, which has room for "
 			"%zu: "
 			"store it elsewhere and answer with a reference",
-			length, room(delivery));
-	r = check_json(json, length);
+			length, room);
+	r = ih_check_json(json, length);
 	if (r < 0)
 		return ih_fail(delivery->handler, INBOX_ERROR_MEMORY,
 			"out of memory to check the result: the delivery is still open");
@@ -233,7 +260,7 @@ int inbox_delivery_done_with(struct inbox_delivery *delivery, const char *json, 
 		return ih_fail(delivery->handler, INBOX_ERROR_ARGUMENT,
 			"the result is not one JSON value nested at most %d deep: the delivery is "
 			"still open",
-			NESTING_MAX);
+			IH_NESTING_MAX);
 	return ih_answer(delivery, &verdict);
 }
 
@@ -274,6 +301,10 @@ int inbox_delivery_snooze(struct inbox_delivery *delivery, int64_t delay_ms)
 
 int inbox_delivery_settled(struct inbox_delivery *delivery)
 {
+	if (delivery->event_count > 0)
+		return ih_fail(delivery->handler, INBOX_ERROR_ARGUMENT,
+			"settled cannot emit: pass the events to inbox.complete(claim, result, "
+			"emit) in your transaction");
 	return ih_answer(delivery, &(struct ih_verdict){ .status = IH_SETTLED, .delay_ms = -1 });
 }
 

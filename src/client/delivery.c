@@ -95,6 +95,7 @@ static void delivery_free(struct inbox_delivery *delivery)
 	ih_record_fini(&delivery->record);
 	free(delivery->headers.items);
 	free(delivery->attributes.items);
+	buf_fini(&delivery->events);
 	free(delivery);
 }
 
@@ -140,6 +141,8 @@ void ih_pool_give(struct ih_pool *pool, struct inbox_delivery *delivery)
 	ih_record_clear(&delivery->record, KEPT_BYTES);
 	pairs_clear(&delivery->headers);
 	pairs_clear(&delivery->attributes);
+	buf_fini(&delivery->events);
+	delivery->event_count = 0;
 	delivery->batch = NULL;
 	delivery->cancelled = NULL;
 	delivery->broken = NULL;

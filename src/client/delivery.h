@@ -100,6 +100,8 @@ struct inbox_delivery {
 	struct ih_record record;
 	struct ih_pairs headers;
 	struct ih_pairs attributes;
+	struct buf events; /* that its answer emits: JSON objects with commas between them */
+	size_t event_count;
 	const char *cancelled; /* the reason; NULL = it is not cancelled */
 	const char *broken;    /* how it violates the protocol; NULL = it does not */
 };

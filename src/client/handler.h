@@ -6,6 +6,7 @@
  *	session.c     connects, reads and sends
  *	lines.c       executes the lines of the sidecar
  *	answer.c      the verdicts
+ *	emit.c        the events of an answer
  *	connection.c  the end of a connection, and what it does to deliveries
  *	reader.c      parses a line into deliveries
  *	delivery.c    deliveries and what a program reads in them
@@ -114,6 +115,12 @@ struct ih_verdict {
 int ih_answer(struct inbox_delivery *delivery, const struct ih_verdict *verdict);
 /* Ends a delivery without an answer, because the sidecar does not wait for one. */
 void ih_let_go(struct inbox_delivery *delivery);
+/* The bytes that results and events of this delivery may have. */
+size_t ih_room(const struct inbox_delivery *delivery);
+/* 0 for one JSON value that is not nested deeper than the sidecar accepts, IH_NOT_JSON, or FAULT_MEMORY. The sidecar
+ * would replace an answer that is not JSON by a retry, and the program would never learn of it. */
+enum { IH_NOT_JSON = 1, IH_NESTING_MAX = 500 };
+int ih_check_json(const char *text, size_t length);
 /* True if everything was added to a buffer. Without memory it is cut to its former length. */
 bool ih_is_whole(struct buf *buffer, size_t length_before);
 

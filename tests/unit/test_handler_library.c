@@ -695,6 +695,118 @@ static void each_verdict_is_a_line(void **state)
 	sidecar_reads(world, ANSWERED("d7", "\"status\":\"settled\""));
 }
 
+static const struct inbox_event an_event = { .topic = "out", .type = "made" };
+
+static void events_go_with_done_and_with_no_other_verdict(void **state)
+{
+	static const struct inbox_header headers[] = { { "tenant", { "a\"", 2 } },
+		{ "none", { NULL, 0 } }, { "raw", { "\xff", 1 } } };
+	struct inbox_event full = { .aggregate = "order",
+		.type = "made",
+		.key = "k",
+		.id = "i",
+		.source = "/s",
+		.subject = "x",
+		.data = { "{\n\"a\":1}", 8 },
+		.data_is_json = true,
+		.headers = headers,
+		.header_count = 3 };
+	struct world *world = *state;
+
+	connect_handler(world);
+	assert_int_equal(inbox_delivery_emit(deliver(world, PLAIN("d1")), &full), 0);
+	full = (struct inbox_event){ .topic = "t", .type = "gone", .data = { "", 0 } };
+	assert_int_equal(inbox_delivery_emit(world->delivery, &full), 0);
+	assert_int_equal(inbox_delivery_emit(world->delivery, &an_event), 0);
+	assert_int_equal(inbox_delivery_done_with(world->delivery, "1", 1), 0);
+	assert_int_equal(inbox_delivery_emit(deliver(world, PLAIN("d2")), &an_event), 0);
+	assert_int_equal(inbox_delivery_dead(world->delivery, NULL, NULL), 0);
+	assert_int_equal(inbox_delivery_done(deliver(world, PLAIN("d3"))), 0);
+	turn(world, 0);
+	sidecar_reads(world,
+		ANSWERED("d1",
+			"\"status\":\"done\",\"result\":1,\"emit\":[{\"type\":\"made\","
+			"\"aggregate\":"
+			"\"order\",\"key\":\"k\",\"data\":{ "
+			"\"a\":1},\"headers\":[[\"tenant\",\"a\\\"\"]"
+			",[\"none\",null],[\"raw\",{\"base64\":\"/w==\"}]],\"id\":\"i\",\"source\":"
+			"\"/"
+			"s\",\"subject\":\"x\"},{\"type\":\"gone\",\"topic\":\"t\",\"data_base64\":"
+			"\"\"},{\"type\":\"made\",\"topic\":\"out\"}]"));
+	sidecar_reads(world, ANSWERED("d2", "\"status\":\"dead\""));
+	sidecar_reads(world, DONE("d3"));
+}
+
+static void an_event_that_cannot_be_sent_is_refused_and_the_delivery_stays_open(void **state)
+{
+	static const struct inbox_header nameless = { NULL, { "a", 1 } };
+	static const struct inbox_event wrong[] = {
+		{ .type = "t" },
+		{ .topic = "t" },
+		{ .topic = "t\xff", .type = "t" },
+		{ .topic = "t", .type = "t", .key = "\x80" },
+		{ .topic = "t", .type = "t", .data = { "{", 1 }, .data_is_json = true },
+		{ .topic = "t", .type = "t", .data = { "", 0 }, .data_is_json = true },
+		{ .topic = "t", .type = "t", .data = { "", (size_t)40 << 20 } },
+		{ .topic = "t", .type = "t", .headers = &nameless, .header_count = 1 },
+	};
+	struct world *world = *state;
+
+	connect_handler(world);
+	(void)deliver(world, PLAIN("d1"));
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		assert_int_equal(
+			inbox_delivery_emit(world->delivery, &wrong[i]), INBOX_ERROR_ARGUMENT);
+		assert_non_null(strstr(inbox_handler_error(world->handler), "is not added"));
+	}
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(inbox_delivery_emit(world->delivery, &an_event), 0);
+	assert_int_equal(inbox_delivery_emit(world->delivery, &an_event), INBOX_ERROR_ARGUMENT);
+	assert_int_equal(inbox_delivery_settled(world->delivery), INBOX_ERROR_ARGUMENT);
+	assert_non_null(strstr(inbox_handler_error(world->handler), "inbox.complete("));
+	assert_int_equal(inbox_delivery_done(world->delivery), 0);
+}
+
+static void events_that_are_too_long_together_are_refused(void **state)
+{
+	struct world *world = *state;
+	char *large = calloc(1, (size_t)10 << 20);
+	struct inbox_event event = an_event;
+
+	connect_handler(world);
+	event.data = (struct inbox_bytes){ large, (size_t)10 << 20 };
+	assert_int_equal(inbox_delivery_emit(deliver(world, PLAIN("d1")), &event), 0);
+	assert_int_equal(inbox_delivery_emit(world->delivery, &event), INBOX_ERROR_ARGUMENT);
+	assert_int_equal(inbox_delivery_done_with(world->delivery, large, (size_t)4 << 20),
+		INBOX_ERROR_ARGUMENT);
+	assert_int_equal(inbox_delivery_retry(world->delivery, -1, NULL, NULL), 0);
+	turn(world, 0);
+	sidecar_reads(world, ANSWERED("d1", "\"status\":\"retry\""));
+	free(large);
+}
+
+static void each_entry_of_a_batch_has_its_own_events(void **state)
+{
+	struct inbox_delivery *entries[2];
+	struct world *world = *state;
+
+	connect_handler(world);
+	sidecar_sends(world, BATCH("b1", ENTRY("e1") "," ENTRY("e2")));
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(inbox_handler_next(world->handler, &entries[i], WAIT_MS), 0);
+		if (i == 1)
+			assert_int_equal(inbox_delivery_emit(entries[i], &an_event), 0);
+	}
+	assert_int_equal(inbox_delivery_done(entries[0]), 0);
+	assert_int_equal(inbox_delivery_done(entries[1]), 0);
+	turn(world, 0);
+	sidecar_reads(world,
+		ANSWERED("b1",
+			"\"entries\":[" STATUS("e1",
+				"done") ",{\"id\":\"e2\",\"status\":\"done\","
+					"\"emit\":[{\"type\":\"made\",\"topic\":\"out\"}]}]"));
+}
+
 static void a_result_that_is_not_json_is_refused_and_the_delivery_stays_open(void **state)
 {
 	struct world *world = *state;
@@ -1670,6 +1782,10 @@ int main(void)
 		TEST(the_start_of_a_message_can_arrive_with_the_previous_one),
 		TEST(a_large_message_arrives_completely),
 		TEST(each_verdict_is_a_line),
+		TEST(events_go_with_done_and_with_no_other_verdict),
+		TEST(an_event_that_cannot_be_sent_is_refused_and_the_delivery_stays_open),
+		TEST(events_that_are_too_long_together_are_refused),
+		TEST(each_entry_of_a_batch_has_its_own_events),
 		TEST(a_result_that_is_not_json_is_refused_and_the_delivery_stays_open),
 		TEST(a_reason_is_cut_at_a_character),
 		TEST(invalid_utf8_in_a_reason_is_replaced),

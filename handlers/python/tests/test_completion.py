@@ -53,6 +53,16 @@ def test_the_statement(sidecar, start, arguments, query, values):
     assert connection.calls == [(query, values)]
 
 
+def test_events_beside_a_completion_are_refused(sidecar, start):
+    def function(delivery):
+        delivery.complete(Connection())
+        return inboxd.Done(emit=[inboxd.Emit("made", topic="t")])
+
+    answer = answer_to(function, sidecar, start)
+    assert answer["status"] == "retry"
+    assert "complete(…, emit=…)" in answer["reason"]
+
+
 def test_an_async_connection_is_awaited(sidecar, start):
     connection = AsyncConnection()
 

@@ -127,6 +127,14 @@ def test_an_event_to_publish_that_is_not_json_is_a_retry(sidecar, start):
     assert sidecar.answer()["status"] == "retry"
 
 
+def test_events_that_do_not_fit_into_a_line_are_a_retry(sidecar, start):
+    start(returning(inboxd.Done(emit=[inboxd.Emit("x", topic="t", data="x" * (1 << 20))] * 17)))
+    sidecar.accept()
+    sidecar.deliver(1)
+    answer = sidecar.answer()
+    assert (answer["status"], answer["code"]) == ("retry", "ValueError")
+
+
 def test_on_error_chooses_the_verdict(sidecar, start):
     start(raising(TimeoutError("slow")), on_error=lambda delivery, error: inboxd.Snooze(7) if error.args == ("slow",) else None)
     sidecar.accept()

@@ -139,6 +139,49 @@ static void result(struct inbox_delivery *delivery)
 	inbox_delivery_done_with(delivery, data.data, data.length);
 }
 
+/* Copies a member of an event of the kit, as it is written, up to the closing quote or bracket. "" = it has none. */
+static const char *member(const char *event, const char *name, char *copy, size_t size)
+{
+	const char *at = strstr(event, name);
+	size_t depth = 0;
+	size_t length = 0;
+
+	copy[0] = '\0';
+	if (at == NULL)
+		return NULL;
+	at += strlen(name);
+	at += strspn(at, ": ");
+	if (*at == '"') {
+		length = strcspn(++at, "\"");
+	} else {
+		do {
+			depth += at[length] == '{';
+			depth -= at[length] == '}';
+			length++;
+		} while (depth > 0 && at[length] != '\0');
+	}
+	snprintf(copy, size, "%.*s", (int)length, at);
+	return copy;
+}
+
+/* The kit has one event, of texts without escapes and an object. */
+static void emit(struct inbox_delivery *delivery)
+{
+	const char *events = inbox_delivery_data(delivery).data;
+	char texts[4][256];
+	struct inbox_event event = {
+		.topic = member(events, "\"topic\"", texts[0], sizeof(texts[0])),
+		.key = member(events, "\"key\"", texts[1], sizeof(texts[1])),
+		.type = member(events, "\"type\"", texts[2], sizeof(texts[2])),
+		.data_is_json = true,
+	};
+
+	event.data.data = member(events, "\"data\"", texts[3], sizeof(texts[3]));
+	event.data.length = strlen(texts[3]);
+	inbox_delivery_emit(delivery, &event);
+	inbox_delivery_done(delivery);
+}
+
 static void retry(struct inbox_delivery *delivery)
 {
 	inbox_delivery_retry(delivery, number(delivery, "delayms"),
@@ -201,6 +244,7 @@ static const struct {
 } acts[] = {
 	{ "echo", echo },
 	{ "result", result },
+	{ "emit", emit },
 	{ "retry", retry },
 	{ "dead", dead },
 	{ "snooze", snooze },

@@ -145,9 +145,11 @@ def to_json(value: Any) -> str:
 
 
 def answer_to(returned: Any, completed: bool) -> Answer:
-    """The answer for what a function has returned."""
+    """The answer for what a function has returned. ValueError or TypeError: its events cannot be emitted."""
     if isinstance(returned, Verdict):
         return _answer_with(returned)
+    if completed and isinstance(returned, Done) and returned.emit:
+        raise ValueError("the events of Done are lost, because the message is completed: give them to complete(…, emit=…)")
     if completed or returned is SETTLED:
         return SETTLED_ANSWER
     if returned is None:
