@@ -133,15 +133,21 @@ def test_check_by_an_operator_names_the_sidecars_user(inboxd, inbox, name):
             inbox.execute(f'DROP ROLE "{user}"')
 
 
-def test_check_as_an_outdated_sidecar_role_names_the_roles_to_renew(inboxd, inbox, name):
+@pytest.mark.parametrize(("revoked", "missing"), [
+    ("ALL ON FUNCTION inbox.sequences_behind()", "EXECUTE ON FUNCTION inbox.sequences_behind()"),
+    ("DELETE ON inbox.outbox", "DELETE ON inbox.outbox"),
+    ("ALL ON SEQUENCE inbox.outbox_seq", "SELECT ON inbox.outbox_seq"),
+    ("ALL ON FUNCTION inbox.emit_caused", "EXECUTE ON FUNCTION inbox.emit_caused(bigint,text,text,text,integer,jsonb,jsonb)"),
+])
+def test_check_as_an_outdated_sidecar_role_names_the_roles_to_renew(inboxd, inbox, name, revoked, missing):
     assert inboxd.command("migrate", "--roles").returncode == 0
     sidecar = f"a_{name}"[:60]
     inbox.execute(f'CREATE ROLE "{sidecar}" LOGIN IN ROLE inboxd_sidecar')
-    inbox.execute("REVOKE ALL ON FUNCTION inbox.sequences_behind() FROM inboxd_sidecar")
+    inbox.execute(f"REVOKE {revoked} FROM inboxd_sidecar")
     try:
         answer = json.loads(inboxd.command("check", "--json", "--set", f"postgres.user={sidecar}").stdout)
         (check,) = [check for check in answer["checks"] if check["name"] == "privileges"]
-        assert check["text"].endswith("lacks privileges that inboxd needs: EXECUTE ON FUNCTION inbox.sequences_behind()")
+        assert check["text"].endswith("lacks privileges that inboxd needs: " + missing)
         assert check["advice"].startswith("as the owner of the schema run `inboxd migrate --roles`: ")
         assert "GRANT" not in check["advice"]
     finally:

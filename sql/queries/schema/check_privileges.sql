@@ -22,14 +22,17 @@ FROM (VALUES
     ('inbox.inbox_consumers', 'SELECT'), ('inbox.inbox_consumers', 'INSERT'), ('inbox.inbox_consumers', 'UPDATE'),
     ('inbox.inbox_consumers', 'DELETE'),
     ('inbox.inbox_binding', 'SELECT'), ('inbox.inbox_binding', 'INSERT'),
+    ('inbox.outbox', 'SELECT'), ('inbox.outbox', 'UPDATE'), ('inbox.outbox', 'DELETE'),
+    ('inbox.outbox_relay', 'SELECT'), ('inbox.outbox_relay', 'UPDATE'),
     ('inbox.inbox_schema_version', 'SELECT')) AS v(thing, privilege)
 WHERE NOT has_table_privilege(v.thing, v.privilege)
 UNION ALL
 SELECT q.thing, 'SELECT'
-FROM (SELECT pg_get_serial_sequence('inbox.inbox_messages', 'seq')) AS q(thing)
+FROM (VALUES (pg_get_serial_sequence('inbox.inbox_messages', 'seq')),
+             (pg_get_serial_sequence('inbox.outbox', 'seq'))) AS q(thing)
 WHERE NOT has_sequence_privilege(q.thing, 'SELECT')
 UNION ALL
 SELECT 'FUNCTION ' || f.name::text, 'EXECUTE'
 FROM (VALUES ('inbox.retain(int, text, bigint, int)'::regprocedure), ('inbox.sequences_behind()'),
-             ('inbox.advance_sequences()')) AS f(name)
+             ('inbox.advance_sequences()'), ('inbox.emit_caused(bigint, text, text, text, int, jsonb, jsonb)')) AS f(name)
 WHERE NOT has_function_privilege(f.name, 'EXECUTE')) AS l(thing, privilege)
