@@ -294,13 +294,12 @@ def test_marking_a_published_event_changes_no_index(db, statements):
     assert (after[0] - before[0], after[1] - before[1]) == (50, 50)
 
 
-def test_deleting_without_waiting_leaves_a_locked_row(db, other, statements):
+def test_rows_that_are_free_or_gone_are_told_from_locked_ones(db, other, statements):
     locked, free = emit(db), emit(db)
     with other.transaction():
         other.execute("SELECT FROM inbox.outbox WHERE seq = %s FOR UPDATE", [locked])
-        assert statements.run("relay_delete_free", [locked, free, 999]) == [(free,), (999,)]
-    assert statements.run("relay_delete_free", [locked]) == [(locked,)]
-    assert states(db) == {}
+        assert statements.run("relay_free", [locked, free, 999]) == [(free,), (999,)]
+    assert statements.run("relay_free", [locked]) == [(locked,)]
 
 
 def test_a_deferred_event_is_due_after_its_delay(db, statements):
@@ -410,7 +409,7 @@ def test_each_statement_of_the_relay_follows_its_index_and_stops(backlog):
             ("outbox_waiting", "relay_parked", 600, flight, 0),
             ("outbox_waiting", "relay_parked", 600, flight, 35_000),
             ("outbox_pkey", "relay_delete", 6 * flight, waiting, ME),
-            ("outbox_pkey", "relay_delete_free", 12 * flight, waiting),
+            ("outbox_pkey", "relay_free", 12 * flight, waiting),
             ("outbox_pkey", "relay_keep", 20 * flight, waiting, zeros, zeros, ME),
             ("outbox_pkey", "relay_defer", 40 * flight, waiting, [1] * flight, zeros, zeros, nothing, nothing, ME),
             ("outbox_pkey", "relay_left", 5 * flight, parked),

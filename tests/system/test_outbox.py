@@ -408,6 +408,28 @@ def test_the_transactional_producer_publishes_committed_records(start, outbox, s
     assert sidecar.metric("inboxd_outbox_published_total") == 301
 
 
+@pytest.mark.parametrize("kept", ["0s", "1h"])
+def test_a_locked_row_delays_no_other_event(start, start_inboxd, outbox, streams, events, inbox, kept):
+    """A service reads it FOR UPDATE. It is published once, and recorded when the lock is gone."""
+    def open_rows():
+        return [row["payload"] for row in outbox.rows() if row["published_at"] is None]
+
+    start_inboxd().stop()  # creates the schema
+    outbox.emit(events, "a", "locked")
+    with inbox.connect() as own:
+        own.execute("SELECT FROM inbox.outbox FOR UPDATE")
+        start(retention={"outbox": kept})
+        assert values(streams.read(events, 1)) == ["locked"]
+        outbox.emit(events, "a", "1")
+        assert values(streams.read(events, 2, timeout=15)) == ["locked", "1"]
+        eventually(lambda: open_rows() == [b"locked"])
+        outbox.emit(events, "a", "2")
+        assert values(streams.read(events, 3, timeout=15)) == ["locked", "1", "2"]
+    eventually(lambda: open_rows() == [])
+    assert values(streams.read_what_is_there(events)) == ["locked", "1", "2"]
+    assert outbox.count() == (0 if kept == "0s" else 3)
+
+
 def test_a_poke_wakes_the_relay_without_a_hello(start, outbox, streams, events):
     sidecar = start(outbox={"poll": "60s", "poll_idle": "60s"})
     outbox.emit(events, "a", "1")

@@ -162,7 +162,8 @@ static int take_events(struct flight *flight, struct err *err)
 	for (int row = 0; r == 0 && row < rows_count(rows); row++) {
 		struct flight_event *event = &flight->events[flight->count];
 
-		if (!rows_bool(rows, row, RELAY_FRESH))
+		if (!rows_bool(rows, row, RELAY_FRESH) ||
+			locked_rows_has(flight->options.locked, rows_int(rows, row, RELAY_SEQ)))
 			continue;
 		topic = find_topic(flight, row, topic, err, &r);
 		*event = (struct flight_event){

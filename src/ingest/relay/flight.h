@@ -16,6 +16,7 @@
 
 #include "base/text/digest.h"
 #include "ingest/fault_log_limit.h"
+#include "ingest/relay/locked_rows.h"
 #include "ingest/relay/relay_topics.h"
 #include "model/outbox/holds.h"
 #include "report/metrics.h"
@@ -50,6 +51,7 @@ struct flight_options {
 	struct metrics *metrics;
 	const atomic_bool *stop; /* when it is true, the waits are short */
 	struct holds *holds;
+	const struct locked_rows *locked; /* they are not sent */
 };
 
 /* Memory of flight_run(), used again by the next one. */

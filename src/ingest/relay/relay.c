@@ -44,7 +44,8 @@
 #define PAUSE_MOST_MS   5000
 #define LOG_EVERY_MS    60000
 #define LOCK_TIMEOUT_MS 1000
-#define LOCKED_MS       30000 /* how long a flight waits for a locked row */
+#define LOCKED_MS       30000 /* how long a flight waits for a locked row that it cannot leave out */
+#define LOCKED_AGAIN_MS 1000  /* between two tries to record the rows that were left out */
 #define STATEMENT_MS    30000
 #define STOP_MS         4000 /* the last answers take two seconds; then they are recorded */
 
@@ -59,6 +60,7 @@ struct relay {
 	int64_t floor; /* at the election */
 	struct holes holes;
 	struct holds holds;
+	struct locked_rows locked;
 	bool passing;
 	bool pass_is_first;  /* nothing new is read before its end */
 	bool pass_again;     /* a row was parked behind its position */
@@ -69,6 +71,7 @@ struct relay {
 	int64_t renewed_ms;
 	int64_t due_ms;
 	int64_t left_ms;
+	int64_t locked_ms;
 	int64_t low_ms;
 	int64_t passed_ms;
 	int64_t counted_ms;
@@ -132,6 +135,7 @@ static void forget(struct relay *relay)
 	relay->elected = false;
 	holes_clear(&relay->holes);
 	holds_clear(&relay->holds);
+	locked_rows_fini(&relay->locked);
 	show_memory(relay);
 }
 
@@ -257,7 +261,8 @@ static int renew(struct relay *relay, struct err *err)
 
 /* --- A flight ---------------------------------------------------------------------------------- */
 
-/* A row may be locked by an operator's transaction for a while. */
+/* A service or an operator may have locked a row for a while. If it is published, it is recorded later. A row that must
+ * be deferred is waited for. */
 static int record(struct relay *relay, struct err *err)
 {
 	struct relay_settle settle = {
@@ -272,10 +277,12 @@ static int record(struct relay *relay, struct err *err)
 	if (settle.count == 0)
 		return 0;
 	FAULT_POINT("outbox_before_record");
-	do {
+	r = relay_settle(relay->periodic.db, &settle, err);
+	while (r < 0 && db_error_is_lock(err) && clock_now_ms() < until_ms &&
+		!periodic_is_stopping(&relay->periodic)) {
+		settle.skip_locked = relay->locked.count < LOCKED_ROWS_MOST;
 		r = relay_settle(relay->periodic.db, &settle, err);
-	} while (r < 0 && db_error_is_lock(err) && clock_now_ms() < until_ms &&
-		 !periodic_is_stopping(&relay->periodic));
+	}
 	if (r == RELAY_ANOTHERS)
 		lose(relay);
 	if (r != 0)
@@ -283,7 +290,29 @@ static int record(struct relay *relay, struct err *err)
 	FAULT_POINT("outbox_recorded");
 	holes_bound(&relay->holes, settle.transaction);
 	flight_recorded(&relay->flight);
-	return 0;
+	return locked_rows_add(&relay->locked, settle.results, settle.count, err);
+}
+
+/* Records what earlier flights have left out. */
+static int look_at_locked(struct relay *relay, struct err *err)
+{
+	struct relay_settle settle = {
+		.instance = relay->options.instance,
+		.keep = config_of(relay)->retention.outbox != 0,
+		.skip_locked = true,
+		.results = relay->locked.items,
+		.count = relay->locked.count,
+	};
+	int r;
+
+	if (settle.count == 0 || !is_time(&relay->locked_ms, LOCKED_AGAIN_MS))
+		return 0;
+	r = relay_settle(relay->periodic.db, &settle, err);
+	if (r == RELAY_ANOTHERS)
+		lose(relay);
+	else if (r == 0)
+		locked_rows_drop_recorded(&relay->locked);
+	return r;
 }
 
 static void note_parked(struct relay *relay)
@@ -562,6 +591,7 @@ static int look_everywhere(struct relay *relay, struct err *err)
 		look_at_parked,
 		look_at_due,
 		look_at_heads,
+		look_at_locked,
 		count_backlog,
 		NULL,
 	};
@@ -717,7 +747,7 @@ int relay_new(struct relay **out, const struct relay_options *options, struct er
 	r = periodic_init(&relay->periodic, &periodic, err);
 	if (r == 0) {
 		const struct flight_options flight = { options->config, options->metrics,
-			&relay->periodic.thread.stop, &relay->holds };
+			&relay->periodic.thread.stop, &relay->holds, &relay->locked };
 
 		r = flight_init(&relay->flight, &flight, err);
 	}
@@ -765,5 +795,6 @@ void relay_free(struct relay *relay)
 	periodic_fini(&relay->periodic);
 	holes_fini(&relay->holes);
 	holds_fini(&relay->holds);
+	locked_rows_fini(&relay->locked);
 	free(relay);
 }

@@ -219,7 +219,7 @@ static int add_published(struct params *params, const struct relay_settle *settl
 	for (size_t i = 0; i < settle->count; i++) {
 		const struct relay_result *result = &settle->results[i];
 
-		if (result->outcome != RELAY_PUBLISHED)
+		if (result->outcome != RELAY_PUBLISHED || result->locked)
 			continue;
 		array_bigint(params, seqs, result->seq);
 		if (settle->keep) {
@@ -259,6 +259,42 @@ static int add_deferred(struct params *params, const struct relay_settle *settle
 	return count;
 }
 
+/* Both lists are in the order of seq, or nearly. */
+static void clear_free(struct relay_settle *settle, const struct rows *rows)
+{
+	size_t at = 0;
+
+	for (int row = 0; row < rows_count(rows); row++) {
+		for (size_t tries = 0; tries < settle->count; tries++, at++) {
+			struct relay_result *result = &settle->results[at % settle->count];
+
+			if (result->seq == rows_int(rows, row, 0)) {
+				result->locked = false;
+				break;
+			}
+		}
+	}
+}
+
+/* Sets `locked` of the published rows, and locks the others. */
+static int skip_locked(struct db *db, struct relay_settle *settle, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int seqs = params_array(&params, ARRAY_BIGINT);
+	int r;
+
+	for (size_t i = 0; i < settle->count; i++) {
+		settle->results[i].locked = settle->results[i].outcome == RELAY_PUBLISHED;
+		if (settle->results[i].locked)
+			array_bigint(&params, seqs, settle->results[i].seq);
+	}
+	r = db_step(db, QUERY_RELAY_FREE, &params, &rows, err);
+	if (r == 0)
+		clear_free(settle, rows);
+	return r;
+}
+
 int relay_settle(struct db *db, struct relay_settle *settle, struct err *err)
 {
 	CLEANUP(params_fini) struct params instance = PARAMS_INIT;
@@ -270,6 +306,8 @@ int relay_settle(struct db *db, struct relay_settle *settle, struct err *err)
 	params_int(&instance, settle->instance);
 	if (r == 0)
 		r = db_queue(db, QUERY_RELAY_HOLD, &instance, &held, err);
+	if (r == 0 && settle->skip_locked)
+		r = skip_locked(db, settle, err);
 	if (r == 0 && add_published(&published, settle) > 0)
 		r = db_queue(db, settle->keep ? QUERY_RELAY_KEEP : QUERY_RELAY_DELETE, &published,
 			NULL, err);

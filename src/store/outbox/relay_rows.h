@@ -112,16 +112,18 @@ struct relay_result {
 	const char *error;
 	int32_t partition; /* RELAY_PUBLISHED */
 	int64_t offset;
+	bool locked; /* RELAY_PUBLISHED: set if somebody has locked the row, and nothing is recorded */
 };
 struct relay_settle {
 	int32_t instance;
-	bool keep; /* published rows are marked and not deleted */
-	const struct relay_result *results;
+	bool keep;        /* published rows are marked and not deleted */
+	bool skip_locked; /* published rows that are locked are left out; costs a statement more */
+	struct relay_result *results;
 	size_t count;
 	int64_t transaction; /* set: the id of the transaction */
 };
 /* Records the results. RELAY_ANOTHERS: nothing is recorded. db_error_is_lock(): a row is locked, nothing is
- * recorded; call again. */
+ * recorded; call again, with skip_locked. */
 int relay_settle(struct db *db, struct relay_settle *settle, struct err *err);
 
 /* For metrics; counts end at `cap`. */
