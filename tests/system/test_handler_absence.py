@@ -61,6 +61,20 @@ def test_r16_a_member_without_a_handler_leaves_its_partitions_to_another(lacking
     assert "handler_lacking" in first.stderr and "mails" in first.stderr
 
 
+def test_a_member_without_partitions_counts_no_messages_of_them(start_inboxd, handler, send, inbox):
+    first = start_inboxd(SHORT)
+    handler(first, always(DONE), name="orders", subscribe=ORDERS)
+    send("m", "mail.sent")
+    eventually(lambda: first.metric("inboxd_unrouted") == 1, timeout=30)
+    second = start_inboxd(second_of(SHORT))
+    for name, wanted in (("orders", ORDERS), ("others", [{"types": ["other.*"]}])):
+        handler(second, always(DONE), name=name, subscribe=wanted)
+    eventually(lambda: owners(inbox) == {"second": 4}, timeout=40)
+    eventually(lambda: second.metric("inboxd_unrouted") == 1, timeout=30)
+    eventually(lambda: first.metric("inboxd_unrouted") == 0, timeout=30)
+    assert first.metric("inboxd_oldest_waiting_seconds") == 0
+
+
 def test_r16_it_joins_again_with_its_handler(lacking, handler, inbox):
     first, second, handlers = lacking
     eventually(lambda: owners(inbox) == {"second": 4}, timeout=40)

@@ -152,7 +152,7 @@ bool jobs_add_own(struct table *table, struct job *job, bool all)
 		if (stream.assigned && (all || jobs_may_claim_of(table, &stream, index)))
 			jobs_add_stream(job, &stream, index);
 	}
-	return job->streams.count > 0;
+	return all || job->streams.count > 0;
 }
 
 /* With `ordering: partition` the whole stream is one lane. Its next run is claimed when memory holds none of it. */

@@ -37,8 +37,8 @@ void jobs_ended(struct table *table, const struct job *job);
 /* Allocates room for this many streams. False: no memory; call jobs_drop(). */
 bool jobs_room(struct job *job, size_t streams);
 void jobs_add_stream(struct job *job, const struct admission_stream *stream, size_t index);
-/* Adds the streams of this instance; without `all` only those that may be claimed now. False: there are none, or no
- * memory. */
+/* Adds the streams that are assigned to this instance; without `all` only those that may be claimed now, and then
+ * there must be one. False: there is none, no partition was ever assigned, or no memory. */
 bool jobs_add_own(struct table *table, struct job *job, bool all);
 /* True when rows of the stream may be claimed. With `ordering: partition` that is only when memory holds
  * no message of the stream. */

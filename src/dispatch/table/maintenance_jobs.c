@@ -148,6 +148,7 @@ static bool add_known(struct admission *admission, struct backlogs *known)
 	return true;
 }
 
+/* Also without partitions: nothing waits in those that were revoked. */
 static void gauge(struct table *table, int64_t now_ms)
 {
 	struct gauges_schedule *gauges = &table->gauges;
