@@ -176,6 +176,23 @@ def test_messages_that_wait_for_nobody_are_reported_until_they_are_discarded(sta
     assert "notes" not in json.loads(again.get("/readyz")[2])
 
 
+def test_messages_that_wait_for_nobody_do_not_pause_ingest(start_inboxd, handler, send, inbox):
+    sidecar = start_inboxd(consumers={"billing": {}, "search": {}})
+    handler(sidecar, always(DONE), name="billing")
+    for number in range(5):
+        send(f"e{number}")
+    eventually(lambda: list(rows(inbox).get("search", {}).values()) == ["parked"] * 5)
+    sidecar.stop()
+    again = start_inboxd(consumers={"billing": {}}, ingest={"max_pending": 3}, worker={"claim_batch": 1})
+    handler(again, always(DONE), name="billing")
+    eventually(lambda: again.metric("inboxd_unrouted", consumer="search") > 3, timeout=30)
+    eventually(lambda: again.metric("inboxd_partitions_paused") > 0, timeout=30)
+    send("late")
+    inbox.execute("DELETE FROM inbox.inbox_consumers WHERE name = 'search'")
+    eventually(lambda: rows(inbox)["billing"].get("late") == "processed", timeout=60)
+    assert list(rows(inbox)["search"].values()) == ["parked"] * 5
+
+
 def test_without_consumers_no_series_has_one(inboxd, handler, send, inbox):
     handler(inboxd, always(DONE), name="billing")
     send("a")
