@@ -88,7 +88,7 @@ CREATE OR REPLACE FUNCTION inbox.announce_backfill(consumer text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
 DECLARE
     wait_ms int := 50;
-    give_up timestamptz := clock_timestamp() + interval '20 seconds';
+    give_up timestamptz := clock_timestamp() + interval '60 seconds';
 BEGIN
     -- Heartbeats update the same row, so it is locked only once in a while. What is left of the time must be longer
     -- than any transaction of a page.
@@ -114,7 +114,7 @@ BEGIN
             END IF;
         END;
         PERFORM pg_sleep(random() * 2 * wait_ms / 1000);
-        wait_ms := least(wait_ms * 2, 400);
+        wait_ms := least(wait_ms * 2, 2000);
         PERFORM set_config('lock_timeout', wait_ms || 'ms', true);
     END LOOP;
 END $$;
