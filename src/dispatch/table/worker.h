@@ -45,8 +45,8 @@ struct job_streams {
 struct settle_job {
 	struct entry **entries; /* the entry of each row; a worker does not touch them */
 	size_t count;
-	bool isolate; /* try each row alone if PostgreSQL refuses one */
-	bool emits;   /* a row has events */
+	bool isolate;      /* try each row alone if PostgreSQL refuses one */
+	size_t emit_bytes; /* of the events of all rows */
 
 	struct settle_row *rows; /* their verdicts; the worker sets their status */
 };

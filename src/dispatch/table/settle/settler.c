@@ -17,6 +17,8 @@
 #include "dispatch/table/table.h"
 
 #define BATCH_MOST     2000
+/* A transaction with so many bytes of events takes no further verdict: its statement needs a multiple of them. */
+#define EMIT_ENOUGH    ((size_t)4 * 1024 * 1024)
 /* After this many failed tries, each row is tried in a savepoint of its own to find the one that fails. */
 #define REFUSALS_MOST  3
 /* Pause before the next try when a handler's transaction holds the lock of the row. */
@@ -76,7 +78,7 @@ static void add_entry(struct job *job, struct entry *entry)
 	/* Borrowed: a queue is not freed while it has entries. */
 	row->handler = entry->queue == NULL ? NULL : entry->queue->id.name;
 	job->settle.isolate |= entry->settling.refusals >= REFUSALS_MOST;
-	job->settle.emits |= row->emit.data != NULL;
+	job->settle.emit_bytes += row->emit.length;
 }
 
 static void start_job(struct table *table, struct job *job)
@@ -131,7 +133,8 @@ static bool give(struct table *table, enum job_kind kind, struct entry_list *lis
 
 	if (job == NULL)
 		return false;
-	for (; job->settle.count < most && *length != 0; --*length) {
+	for (; job->settle.count < most && job->settle.emit_bytes < EMIT_ENOUGH && *length != 0;
+		--*length) {
 		struct entry *entry = TAILQ_FIRST(list);
 
 		TAILQ_REMOVE(list, entry, link);
@@ -330,7 +333,7 @@ void settler_take(struct table *table, struct job *job)
 		table->gauges.unchanged_until_ms = 0; /* the number of waiting rows has changed */
 	if (job->result == 0)
 		metric_observe(table->settle_seconds, (double)job->took_us / 1000000.0);
-	if (job->result == 0 && job->settle.emits)
+	if (job->result == 0 && job->settle.emit_bytes > 0)
 		wake_relay(table);
 	/* Verdicts that were not settled are put back at the head of the list. The loop runs from the last to the
 	 * first, so they keep their order. */
