@@ -326,7 +326,7 @@ BEGIN
     IF topic IS NULL OR consumer IS NULL THEN
         PERFORM inbox.refuse('skip_key', 'topic and consumer must be given');
     ELSIF key IS NULL AND kafka_partition IS NULL THEN
-        PERFORM inbox.refuse('skip_key', 'give a key or, with the order partition, a kafka_partition');
+        PERFORM inbox.refuse('skip_key', 'give a key or, with ordering: partition, a kafka_partition');
     END IF;
     FOR lane IN SELECT * FROM inbox.lanes_of(topic, key, consumer, kafka_partition) LOOP
         IF head.seq IS NOT NULL THEN

@@ -70,8 +70,8 @@ static void print_counts(const struct backfill *backfill)
 			backfill->without_payload);
 	if (backfill->late > 0)
 		(void)fprintf(stderr,
-			"%" PRId64 " come%s after a later message of the same key, which the "
-			"consumer has had already\n",
+			"%" PRId64 " come%s late: a later message of the key is already "
+			"claimed, processed or dead\n",
 			backfill->late, backfill->late == 1 ? "s" : "");
 }
 

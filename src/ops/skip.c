@@ -38,7 +38,7 @@ static int check_options(const struct cli *cli, struct err *err)
 		return err_set(err, FAULT_USAGE, "skip: give --topic, as `inboxd keys` prints it");
 	if (cli->word_count == 0 && cli->range.partition < 0)
 		return err_set(err, FAULT_USAGE,
-			"skip: give a key; for a topic with the order partition, give --partition");
+			"skip: give a key or, with ordering: partition, give --partition");
 	if (cli->range.partition > INT32_MAX)
 		return err_set(err, FAULT_USAGE, "--partition: %" PRId64 " is not a partition",
 			cli->range.partition);
