@@ -259,8 +259,7 @@ def services(make_inboxd, streams, postgres_server, database):
     yield views, sidecars, start
     for program in programs:
         program.stop()
-    for sidecar in sidecars.values():
-        sidecar.stop()
+    assert [sidecar.stop() for sidecar in sidecars.values()] == [0, 0]
     for view in views.values():
         view.close()
     postgres_server.drop_database(databases["shipping"])
