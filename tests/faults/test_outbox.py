@@ -1,15 +1,18 @@
 """The outbox while its relays are killed and stopped and brokers are away: every committed event is in Kafka, no other one
 is, and the first copies of each key are in the order of their transactions."""
 
+import contextlib
 import random
 import signal
 import threading
 import time
 
+import psycopg
 import pytest
 
 import points
 from armed import Armed
+from support import pooler
 from support.outbox import Outbox, first_copies, values
 from support.wait import eventually, throughout
 
@@ -185,3 +188,65 @@ def test_no_event_overtakes_a_late_one_of_its_key_between_two_reads(make_inboxd,
     outbox.emit(events, "a", "second")
     armed.arm()
     assert first_copies(streams.read(events, 3))[b"a"] == ["first", "second"]
+
+
+def test_a_prepared_event_is_published_after_a_restart_of_the_server(make_inboxd, outbox, streams, events, postgres, inbox):
+    """It has the lowest number, and nobody waits for it."""
+    make_inboxd(outbox=ON).start()
+    outbox.emit(events, "a", "0")
+    streams.read(events, 1)
+    with inbox.connect() as service:
+        service.autocommit = True
+        service.execute("BEGIN")
+        service.execute("SELECT inbox.emit_bytes(%s, 'a', 'T', 'prepared', NULL)", [events])
+        service.execute("PREPARE TRANSACTION 'outbox'")
+    outbox.emit(events, "a", "1")
+    assert sorted(values(streams.read(events, 2))) == ["0", "1"]
+    postgres.restart()
+    outbox.emit(events, "a", "2")
+    assert sorted(values(streams.read(events, 3, timeout=60))) == ["0", "1", "2"]
+    inbox.execute("COMMIT PREPARED 'outbox'")
+    assert sorted(values(streams.read(events, 4, timeout=60))) == ["0", "1", "2", "prepared"]
+    eventually(lambda: outbox.count() == 0)
+
+
+@pytest.mark.timeout(300)
+def test_more_holes_than_memory_remembers_lose_no_event(make_inboxd, outbox, streams, events, inbox):
+    """70,000 numbers are missing, one by one, and a transaction with the lowest one commits last."""
+    sidecar = make_inboxd(outbox=ON).start()
+    with outbox.transaction() as late:
+        late(events, "a", "late")
+        inbox.execute("INSERT INTO inbox.outbox (topic, event_type, payload) SELECT %s, 'T', 'x' FROM generate_series(1, 70000)"
+                      " WHERE nextval('inbox.outbox_seq') > 0", [events])
+        eventually(lambda: outbox.count() == 0, timeout=120)
+        eventually(lambda: 30_000 < sidecar.metric("inboxd_outbox_holes") <= 65_536)  # half of them are joined
+    eventually(lambda: sum(streams.log_end(events).values()) >= 70_001, timeout=60)
+    eventually(lambda: sidecar.metric("inboxd_outbox_holes") == 0 and outbox.count() == 0, timeout=60)
+    inbox.execute("SELECT inbox.emit(%s, NULL, 'T', '1') FROM generate_series(1, 200000)", [events])
+    eventually(lambda: outbox.count() == 0, timeout=120)
+    assert sum(streams.log_end(events).values()) == 270_001
+
+
+def test_services_emit_through_a_pooler_of_transactions(make_inboxd, outbox, streams, make_topic, postgres, inbox):
+    """Two services share the connections of PgBouncer: nothing depends on the session."""
+    if pooler.PROGRAM is None:
+        pytest.skip("pgbouncer is not installed")
+    events = make_topic(partitions=1)
+    streams.create(f"outbox.event.{events}", 1)
+    make_inboxd(outbox=ON).start()
+    outbox.emit(events, "a", "0")
+    with contextlib.ExitStack() as ends:
+        between = ends.enter_context(contextlib.closing(pooler.Pooler(postgres.port, "transaction")))
+        services = [ends.enter_context(psycopg.connect(f"{inbox.conninfo} port={between.port}", prepare_threshold=None))
+                    for _ in range(2)]
+        for number in range(1, 21):
+            service = services[number % 2]
+            service.execute("SELECT inbox.lock_key(%s, 'a')", [events])
+            service.execute("SELECT inbox.emit(%s, 'a', 'T', %s::jsonb)", [events, str(number)])
+            service.execute("INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type, payload)"
+                            " VALUES (%s, 'a', 'T', %s)", [events, str(number)])
+            assert service.execute("DELETE FROM inbox.outboxevent").rowcount == 1
+            service.commit()
+    numbers = [str(number) for number in range(21)]
+    assert values(streams.read(events, 21)) == numbers
+    assert values(streams.read(f"outbox.event.{events}", 20)) == numbers[1:]

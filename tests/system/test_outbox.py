@@ -156,6 +156,24 @@ def test_a_transaction_id_above_the_completed_ones_does_not_end_a_hole(start, ou
     assert values(streams.read(events, 2)) == ["early", "late"]
 
 
+def test_a_write_transaction_in_another_database_delays_nothing(start, outbox, streams, events, inbox):
+    """It holds the horizon of the whole server, so that only the hole of the rollback is remembered longer."""
+    sidecar = start()
+    with psycopg.connect(inbox.conninfo, dbname="postgres") as other, inbox.connect() as rolled_back:
+        other.execute("SELECT pg_current_xact_id()")
+        with outbox.transaction() as late:
+            late(events, "a", "late")
+            rolled_back.execute("SELECT nextval('inbox.outbox_seq')")
+            rolled_back.rollback()
+            outbox.emit(events, "a", "1")
+            outbox.emit(events, "b", "2")
+            assert sorted(values(streams.read(events, 2))) == ["1", "2"]
+            eventually(lambda: sidecar.metric("inboxd_outbox_holes") == 1)  # both numbers, next to each other
+        assert values(streams.read(events, 3))[-1] == "late"
+        throughout(lambda: sidecar.metric("inboxd_outbox_holes") == 1, 1)
+    eventually(lambda: sidecar.metric("inboxd_outbox_holes") == 0)
+
+
 def test_a_new_leader_finds_the_late_commit(start, outbox, streams, events):
     first = start()
     with outbox.transaction() as late:
