@@ -324,15 +324,17 @@ class Fleet:
                                headers=[("id", event_id), ("eventType", kind)])
 
     def _invent(self, kind):
-        self._numbers += 1
-        kind = kind or self.random.choices(list(self.kinds), self.kinds.values())[0]
-        event_id = f"{kind}-{self._numbers}"
-        key = None if self.random.random() < 0.2 else (self._key % self.random.randrange(self.keys)).encode()
-        partition = (self._numbers if key is None else zlib.crc32(key)) % self._partitions
-        self._kind_of[event_id] = kind
-        self._failures_of[event_id] = {"retry": self.random.choice((1, 1, 2)), "crash": 2,
-                                       "effect_after_rollback": 1}.get(kind, 0)
-        self._recent.append((event_id, key, partition))
+        with self._lock:  # a test may produce while others are produced in the background
+            self._numbers += 1
+            number = self._numbers
+            kind = kind or self.random.choices(list(self.kinds), self.kinds.values())[0]
+            event_id = f"{kind}-{number}"
+            key = None if self.random.random() < 0.2 else (self._key % self.random.randrange(self.keys)).encode()
+            partition = (number if key is None else zlib.crc32(key)) % self._partitions
+            self._kind_of[event_id] = kind
+            self._failures_of[event_id] = {"retry": self.random.choice((1, 1, 2)), "crash": 2,
+                                           "effect_after_rollback": 1}.get(kind, 0)
+            self._recent.append((event_id, key, partition))
         return event_id, key, partition
 
     def _flush(self):
