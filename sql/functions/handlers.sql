@@ -1,7 +1,7 @@
 -- Known handlers: those that recently connected to any sidecar of this schema.
 
--- The known handler of a consumer that a message is for: the one with the most specific subscription; of equal ones, the one with the
--- newest hello. NULL = none.
+-- The known handler of a consumer that a message is for: the one with the most specific subscription; of equal ones,
+-- the one with the newest hello. NULL = none.
 CREATE OR REPLACE FUNCTION inbox.handler_of(topic text, event_type text, consumer text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT h.name

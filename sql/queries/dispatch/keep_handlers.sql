@@ -1,10 +1,12 @@
 -- Records the handlers of this sidecar: the subscriptions of a new hello, that a handler is connected, or when it
 -- left. All of them get the memory that this sidecar is configured with. Handlers whose memory ended a day ago are
 -- deleted.
--- Caller: store/claims/known_handlers.c, with each third of a lease and soon after a hello or the end of a handler's last connection.
+-- Caller: store/claims/known_handlers.c, with each third of a lease and soon after a hello or the end of a handler's
+-- last connection.
 -- Index: inbox_handlers_pkey (small table).
 -- $1 names, $2 consumers, $3 subscriptions, $4 ms since the hello, $5 ms since the last connection (0 = connected),
--- $6 whether the hello is not recorded yet, $7 memory in ms, $8 own id. The own row is updated at once, not with the next heartbeat.
+-- $6 whether the hello is not recorded yet, $7 memory in ms, $8 own id. The own row is updated at once, not with the
+-- next heartbeat.
 -- A hello changes the subscriptions only once, so those of a newer hello at another sidecar stay. A handler that left and
 -- was forgotten stays forgotten. Rows are locked in the order of their names, or skipped, so that two sidecars cannot
 -- deadlock.

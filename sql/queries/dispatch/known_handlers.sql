@@ -2,7 +2,8 @@
 -- one at all. The last column is the consumer.
 -- Caller: store/claims/known_handlers.c, behind keep_handlers in one transaction. Index: inbox_handlers_pkey (small table).
 -- $1 memory in ms, $2 lease in ms, $3 names and $4 consumers of the handlers whose subscriptions are not asked for: those
--- connected here. Not known is one whose memory is over, unless it is connected to a sidecar that is alive. With a memory of 0 nobody is.
+-- connected here. Not known is one whose memory is over, unless it is connected to a sidecar that is alive. With a
+-- memory of 0 nobody is.
 SELECT h.name, h.known, (extract(epoch FROM h.connected_at) * 1000)::bigint, s.sub IS NOT NULL, s.sub ->> 'topic', t.type,
        h.consumer
 FROM (SELECT k.name, k.consumer, k.subscriptions, k.connected_at,

@@ -2,9 +2,9 @@
 -- Caller: store/claims/settle.c. Index: inbox_messages_seq_key.
 -- $1 own id, $2 seqs, $3 delivery counts, $4 outcome (0 processed, 1 dead, 2 waiting, 3 parked),
 -- $5 delay in ms, $6 retry counts, $7 crash counts, $8 suspect, $9 errors and $10 codes (NULL = keep),
--- $11 results, $12 handlers, kept of what ends here. What failed (dead, an attempt spent, a crash with its error) goes to the history,
--- which keeps the last ten of them and whatever operators did. Back: seq and delivery count of those that were still ours.
--- CASE: as in settle_done.
+-- $11 results, $12 handlers, kept of what ends here. What failed (dead, an attempt spent, a crash with its error) goes
+-- to the history, which keeps the last ten of them and whatever operators did. Back: seq and delivery count of those
+-- that were still ours. CASE: as in settle_done.
 UPDATE inbox.inbox_messages m
 SET processed_at = CASE WHEN v.outcome = 0 THEN now() END,
     dead_at = CASE WHEN v.outcome = 1 THEN now() END,

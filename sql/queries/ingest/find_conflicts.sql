@@ -1,7 +1,8 @@
 -- Which duplicates have another payload than the stored message of their id. Compares digests, because hardly any
 -- differs: only those that differ are sent as a whole (insert_conflicts).
 -- Caller: store/batches/batch_writer.c, for the rows that insert_messages found known. Index: inbox_messages_pkey.
--- $1 event ids, $2 sources, $3 consumers, $4 digests (NULL = no payload), $5 numbers. Back: the numbers of those that differ, rising.
+-- $1 event ids, $2 sources, $3 consumers, $4 digests (NULL = no payload), $5 numbers. Back: the numbers of those that
+-- differ, rising.
 SELECT i.number
 FROM (
     SELECT unnest($1::text[]) AS event_id, unnest($2::text[]) AS source, unnest($3::text[]) AS consumer,

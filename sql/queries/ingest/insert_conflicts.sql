@@ -1,5 +1,6 @@
 -- Keeps duplicates as a whole whose payload differs from the stored message of their id.
--- Caller: store/batches/batch_writer.c, for the rows that find_conflicts found. Index: inbox_messages_pkey, inbox_conflicts_coordinates (conflict).
+-- Caller: store/batches/batch_writer.c, for the rows that find_conflicts found. Index: inbox_messages_pkey,
+-- inbox_conflicts_coordinates (conflict).
 -- The arrays of insert_messages without event_type, placement and asks. Back: one row a conflict kept now.
 INSERT INTO inbox.inbox_conflicts
     (source, event_id, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers, payload, payload_digest)

@@ -1,7 +1,8 @@
 -- Unsettled rows of some streams that were born claimed by another instance: one window of seq (rule R12).
 -- Caller: store/claims/other_claims.c, window by window. Index: inbox_messages_seq_key.
 -- $1 other id, $2 from seq, $3 width of the window, $4 topics, $5 partitions, $6 consumers, $7 for each
--- stream whether its rows without a key are asked for, too (NULL = no row of it is), $8 most rows. Back: which of the streams (from 1), seq, offset, key hash.
+-- stream whether its rows without a key are asked for, too (NULL = no row of it is), $8 most rows. Back: which of the
+-- streams (from 1), seq, offset, key hash.
 SELECT p.n, m.seq, m.kafka_offset, substr(sha256(m.key), 1, 8)
 FROM inbox.inbox_messages m
 JOIN unnest($4::text[], $5::int[], $6::text[], $7::boolean[])

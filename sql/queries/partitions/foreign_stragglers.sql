@@ -2,7 +2,8 @@
 -- R3, R12).
 -- Caller: store/claims/other_claims.c, once for all instances, after list_others: newer stragglers with older bounds miss nothing.
 -- Index: inbox_messages_seq_key.
--- $1 own id, $2 topics, $3 partitions, $4 consumers, $5 for each stream whether its rows without a key are asked for, too (NULL = no row of it is),
+-- $1 own id, $2 topics, $3 partitions, $4 consumers, $5 for each stream whether its rows without a key are asked for,
+-- too (NULL = no row of it is),
 -- $6 most rows. Back: which of the streams (from 1), seq, offset, key hash.
 SELECT p.n, m.seq, m.kafka_offset, substr(sha256(m.key), 1, 8)
 FROM inbox.inbox_instances i

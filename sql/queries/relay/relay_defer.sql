@@ -2,7 +2,8 @@
 -- their key or topic, or dead.
 -- Caller: store/outbox, behind relay_hold in its transaction. Index: outbox_pkey.
 -- $1 seqs, $2 outcome (0 tried again, 1 parked, 2 dead), $3 delay in ms, $4 retry counts, $5 errors and $6 codes (NULL =
--- keep), $7 own id: nothing happens if relay_hold has found no row. An event that an operator has discarded meanwhile does not change.
+-- keep), $7 own id: nothing happens if relay_hold has found no row. An event that an operator has discarded meanwhile
+-- does not change.
 UPDATE inbox.outbox o
 SET available_at = CASE t.outcome WHEN 0 THEN now() + t.delay_ms * interval '1 millisecond'
                                   WHEN 1 THEN 'infinity'::timestamptz END,

@@ -2,8 +2,9 @@
 -- elected one has ended or was not seen for half a minute. A sequence that was set back resets the floor.
 -- Caller: store/outbox, every few seconds, and every second by instances that are not elected. Index: none (one row),
 -- inbox_instances_pkey.
--- $1 own id, $2 the new floor of the one that is elected; -1 = elect this instance and keep the floor. Back: the floor, the last number of the sequence, and the id of this
--- transaction. No row: another instance is elected, or this one is fenced; nothing is written then, and no lock is taken.
+-- $1 own id, $2 the new floor of the one that is elected; -1 = elect this instance and keep the floor. Back: the floor,
+-- the last number of the sequence, and the id of this transaction. No row: another instance is elected, or this one is
+-- fenced; nothing is written then, and no lock is taken.
 UPDATE inbox.outbox_relay r
 SET instance = $1::int, seen_at = clock_timestamp(),
     floor = CASE WHEN coalesce(nullif($2::bigint, -1), r.floor)

@@ -1,7 +1,6 @@
 -- The events that hold their key or their topic: deferred ones that are not parked. In the order of (available_at,
 -- seq), page by page.
--- Caller: store/outbox, when this instance is elected, Index: outbox_waiting;
--- needs relay_settings.
+-- Caller: store/outbox, when this instance is elected. Index: outbox_waiting; needs relay_settings.
 -- $1 most rows, $2 and $3 the last row of the page before: its available_at in microseconds and its seq; 0 and 0 = the
 -- first page. Back: seq, topic, aggregate, event_type, key, error_code, available_at in microseconds.
 SELECT o.seq, o.topic, o.aggregate, o.event_type, o.key, o.error_code,
