@@ -82,8 +82,9 @@ static void take_line(struct written_record *written, char what, char *text, siz
 	case 'n':
 		add_header(written, text, length, what == 'n');
 		break;
-	case 'H':
-		written->stored_headers = (struct bytes){ text, length };
+	case 'H': /* the text of a jsonb has no line breaks */
+		if (memchr(text, '\r', length) == NULL)
+			written->stored_headers = (struct bytes){ text, length };
 		break;
 	case 'x':
 		written->record.payload = (struct bytes){ NULL, 0 };

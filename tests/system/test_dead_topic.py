@@ -308,7 +308,7 @@ def many_dead(inbox, count):
                   " now() - interval '1 hour' + i * interval '1 ms' FROM generate_series(1, %s) i", [count])
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(9_500, marks=pytest.mark.timeout(600))])
+@pytest.mark.parametrize("count", [300, pytest.param(9_500, marks=[pytest.mark.big, pytest.mark.timeout(600)])])
 def test_many_refused_messages_do_not_block_later_ones(one_dead, handler, produce, streams, topic, make_topic, inbox,
                                                        count):
     """More than a batch, and more than inboxd remembers."""

@@ -35,7 +35,7 @@ struct headers {
 	struct bytes content_type; /* absent = none, as the next two */
 	struct bytes traceparent;
 	struct bytes tracestate;
-	/* JSON array of the headers that stay; may contain LF like the stored text */
+	/* JSON array of the headers that stay */
 	struct buf rest;
 };
 
@@ -520,8 +520,8 @@ static int add_event(struct rendering *rendering, struct json_stream *stream, st
 }
 
 /* A line of the protocol ends at the first LF, so line breaks in the payload are replaced by spaces. In valid JSON
- * they can only be white space between tokens. Only the payload can contain them; everything else is written by
- * inboxd. */
+ * they can only be white space between tokens. Only the payload can contain them: the headers are the text of a jsonb,
+ * which has none, and everything else is written by inboxd. */
 static void flatten(struct buf *out, size_t start, struct bytes payload)
 {
 	static const char breaks[] = "\n\r";
