@@ -61,7 +61,7 @@ MUTANTS = [
            tests=[ADMISSION + "in_a_dirty_partition_messages_with_a_key_are_checked"]),
     mutant("R11", "a sidecar does not notice rows that a backfill adds",
            edit("src/ingest/partitions/db_outage.c", "\t\trows_were_added(ingest, partition, row);", "\t\tpartition_note_row(partition, row);"),
-           tests=["system/test_backfill.py::test_a_later_message_waits_for_the_copies_of_its_key"]),
+           tests=["system/test_backfill.py::test_a_batch_that_does_not_know_of_the_copies_is_stored_again_behind_them"]),
     mutant("R11", "a backfill does not raise the epoch",
            edit("sql/functions/backfill.sql", "SET epoch = o.epoch + 1, updated_at", "SET epoch = o.epoch, updated_at"),
            tests=["sql/test_backfill.py::test_the_first_page_raises_the_epochs_and_later_ones_do_not",

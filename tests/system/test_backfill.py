@@ -16,7 +16,7 @@ def slowly(delivery):
 def clean(start_inboxd, handler, produce, topic, inbox):
     """A sidecar that has handled ten messages of a key and knows that no message waits, and its client. Five messages of the
     key are in the table, for a consumer that is gone."""
-    sidecar = start_inboxd(worker={"claim_batch": 1})
+    sidecar = start_inboxd(worker={"claim_batch": 1, "poll": "3s"})
     client = handler(sidecar, slowly)
     for number in range(10):
         produce(topic, b"{}", key="k1", headers={"id": f"first{number}"})
@@ -28,6 +28,23 @@ def clean(start_inboxd, handler, produce, topic, inbox):
     time.sleep(4)  # a sweep finds the partition clean; nothing shows it from outside
     client.deliveries.clear()
     return sidecar, client
+
+
+@pytest.fixture
+def unnotified(inbox):
+    """Backfills notify no sidecar, as behind a pooler."""
+    finish = inbox.value("SELECT pg_get_functiondef('inbox.finish_page'::regproc)")
+    inbox.execute(finish.replace("PERFORM pg_notify('inboxd_replay', '');", ""))
+    assert "pg_notify" in finish and "pg_notify" not in inbox.value("SELECT pg_get_functiondef('inbox.finish_page'::regproc)")
+
+
+def test_a_batch_that_does_not_know_of_the_copies_is_stored_again_behind_them(clean, unnotified, produce, topic, inbox):
+    """Without a notification, the sidecar stores the later message before it claims a copy."""
+    _, client = clean
+    inbox.query("SELECT affected FROM inbox.backfill('', 'gone')")
+    produce(topic, b"{}", key="k1", headers={"id": "later"})
+    inbox.wait_status("later", "processed")
+    assert [delivery.event_id for delivery in client.deliveries] == [f"copy{number}" for number in range(1, 6)] + ["later"]
 
 
 @pytest.mark.parametrize("how", ["command", "function"])
