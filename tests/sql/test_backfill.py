@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from test_functions import insert
+from support.wait import eventually
 from test_operators import audit, dead, processed, value, waiting
 
 
@@ -210,21 +211,24 @@ def test_a_backfill_gets_its_locks_although_batches_hold_them_nearly_all_the_tim
 
     def store(partition):
         with contextlib.suppress(psycopg.errors.QueryCanceled):
-            connect().execute(f"""DO $do$ BEGIN LOOP
+            connect().execute(f"""DO $do$ BEGIN FOR i IN 1..400 LOOP
                 UPDATE inbox.inbox_offsets SET updated_at = now() WHERE kafka_partition = {partition};
                 PERFORM pg_sleep(0.05);
                 COMMIT;
             END LOOP; END $do$""")
 
+    # A cancel that comes before the statement has begun is lost, so the writers end by themselves too.
+    writing = "FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DO $do$ BEGIN FOR%'"
     consumers.execute("SET statement_timeout = '10s'")
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         sidecars = [pool.submit(store, partition) for partition in range(3)]
         try:
+            eventually(lambda: consumers.execute(f"SELECT count(*) {writing}").fetchone()[0] == 3)
             assert backfill(consumers, "'search'")["affected"] == 1
         finally:
-            consumers.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'DO $do$ BEGIN LOOP%'")
+            consumers.execute(f"SELECT pg_cancel_backend(pid) {writing}")
         for sidecar in sidecars:
-            sidecar.result(timeout=20)
+            sidecar.result(timeout=60)
 
 
 def test_a_backfill_notifies_the_sidecars(consumers, connect):
