@@ -39,7 +39,7 @@ void metrics_free(struct metrics *metrics);
  * first call. Takes a lock, so keep the result. Never NULL: without memory, or above METRICS_MAX_SERIES, the result is a
  * series that is not rendered. */
 struct metric *metrics_series(
-	struct metrics *metrics, size_t family, const char *const values[METRIC_LABELS]);
+	struct metrics *metrics, size_t family, const char *const asked[METRIC_LABELS]);
 /* The same for families with at most two labels. */
 struct metric *metrics_get(
 	struct metrics *metrics, size_t family, const char *value1, const char *value2);

@@ -7,8 +7,8 @@ import json
 import psycopg
 import pytest
 
-from test_functions import insert
 from support.wait import eventually
+from test_functions import insert
 from test_operators import audit, dead, processed, value, waiting
 
 
