@@ -217,7 +217,10 @@ prepare() {
 		;;
 	esac
 	case " $* " in
-	*" languages "*) require "install: languages" install_packages "${language_packages[@]}" ;;
+	*" languages "*)
+		require "install: languages" install_packages "${language_packages[@]}"
+		require "install: Go" install_go
+		;;
 	esac
 	case " $* " in
 	*" deploy "*)

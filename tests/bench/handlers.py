@@ -20,11 +20,13 @@ from support import process
 from support.wait import eventually
 
 C = "no-op: C"
+GO = str(ROOT / ".cache/languages/go/bench")
 EFFECTS_SHARE = 10  # one message in so many of a no-op, because transactions take time
 EFFECTS = "CREATE TABLE effects (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, order_id bigint NOT NULL, customer text NOT NULL)"
 COMMANDS = {
     "Python": [PYTHON, str(ROOT / "handlers/python/bench/handler.py")],
     "Node.js": ["node", str(ROOT / "handlers/node/bench/handler.js")],
+    "Go": [GO],
 }
 SIZES = {1: "one by one", 50: "fifty at a time"}
 
@@ -69,8 +71,8 @@ def _measure(servers, options, *, command, kind="noop", size=1):
 
 def installed(command):
     program = pathlib.Path(command[-1]).parents[1]
-    return all(path.exists() for path in {"python": [pathlib.Path(PYTHON)], "node": [program / "dist", program / "node_modules"]}[
-        program.name])
+    return all(path.exists() for path in {"python": [pathlib.Path(PYTHON)], "node": [program / "dist", program / "node_modules"],
+                                          "languages": [pathlib.Path(GO)]}[program.name])
 
 
 def _run(watch, shape):

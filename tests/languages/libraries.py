@@ -18,12 +18,19 @@ def _node(name):
     return ["node", str(ROOT / "handlers/node/examples" / name)]
 
 
+def _go(name):
+    return [str(ROOT / ".cache/languages/go" / name)]
+
+
 COMMANDS = {
     "python-psycopg": _python("exactly_once.py"),
     "python-asyncpg": _python("exactly_once_asyncpg.py"),
     "python-batch": _python("exactly_once_batch.py"),
     "node-pg": _node("exactly-once.js"),
     "node-batch": _node("exactly-once-batch.js"),
+    "go-pgx": _go("exactly_once"),
+    "go-sql": _go("exactly_once_sql"),
+    "go-batch": _go("exactly_once_batch"),
 }
 EACH = sorted(COMMANDS)
 # Other examples that read the topic orders: they handle messages, and stop on SIGTERM.
@@ -32,4 +39,6 @@ OTHERS = {
     "python-service": _python("service.py"),
     "node-minimal": _node("minimal.js"),
     "node-service": _node("service.js"),
+    "go-minimal": _go("minimal"),
+    "go-service": _go("service"),
 }

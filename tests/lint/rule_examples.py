@@ -1,11 +1,11 @@
-"""Code in C, Python or JavaScript in the documentation is an exact part of a file in examples/, or in the examples of a library in handlers/.
+"""Code in C, Python, JavaScript or Go in the documentation is an exact part of a file in examples/, or in the examples of a library in handlers/.
 Tests build and run these files (examples/test_examples.py, tests/system/test_examples.py, tests/languages), so the documented
 code is tested."""
 
 import re
 
 _FENCE = re.compile(r"^```(\w*)$")
-LANGUAGES = {"c": ".c", "python": ".py", "js": ".js"}
+LANGUAGES = {"c": ".c", "python": ".py", "js": ".js", "go": ".go"}
 
 
 def problems(tree):

@@ -11,6 +11,8 @@ deploy_packages=(debhelper strace dpkg-dev libsystemd-dev systemd git python3-ve
 language_packages=(nodejs npm)
 kafka_packages=(openjdk-17-jre-headless maven)
 meson_needed=1.0
+go_needed=1.26.0
+go_fetched=1.26.8
 
 as_root() {
 	if [ "$(id -u)" -eq 0 ]; then
@@ -44,6 +46,7 @@ drop_provided() {
 		maven) command -v mvn >/dev/null ;;
 		openjdk-*) command -v java >/dev/null ;;
 		nodejs) command -v node >/dev/null ;;
+		golang-go) command -v go >/dev/null ;;
 		npm | clang | clang-format | clang-tidy | git | valgrind | kcat | gcc | make | openssl)
 			command -v "$package" >/dev/null ;;
 		llvm) command -v llvm-symbolizer >/dev/null ;;
@@ -131,6 +134,26 @@ go_program() {
 install_go_program() {
 	command -v go >/dev/null || go_program "$1" 2>/dev/null || install_packages golang-go || return
 	go_program "$1"
+}
+
+# Go for handlers/go. Debian 12 has 1.19, and Ubuntu 24.04 has 1.22, too old for the tools that check the library. An older Go fetches
+# a newer one from the proxy for Go modules, with its checksum, as it does for any module.
+install_go() {
+	local own="$root/.cache/go-$go_fetched" platform from
+	install_packages golang-go || return
+	if printf 'go%s\n%s\n' "$go_needed" "$(go env GOVERSION)" | sort -CV; then
+		return
+	fi
+	if [ ! -x "$own/bin/go" ]; then
+		say "fetching Go $go_fetched into .cache"
+		platform=$(go env GOOS)-$(go env GOARCH)
+		from=$(cd / && go mod download -json "golang.org/toolchain@v0.0.1-go$go_fetched.$platform" |
+			sed -n 's/.*"Dir": "\(.*\)".*/\1/p') && [ -n "$from" ] || return
+		rm -rf "$own.part"
+		cp -r "$from" "$own.part" && chmod -R u+w "$own.part" && chmod +x "$own.part"/bin/* "$own.part"/pkg/tool/*/* &&
+			mv "$own.part" "$own" || return # last: the directory is complete or absent
+	fi
+	export GOTOOLCHAIN=local PATH="$own/bin:$PATH"
 }
 
 # The sanitizers and libFuzzer of the clang that is there, and what names the frames of a report. Where

@@ -1,0 +1,160 @@
+package inboxd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"inboxd"
+)
+
+// tests/languages of the repository has tests with pgx, database/sql and PostgreSQL.
+
+// A tag is what Exec of a driver returns.
+type tag struct{}
+
+// A fakeTx records statements. fail has the errors of statements, COMMIT and ROLLBACK.
+type fakeTx struct {
+	statements [][]any
+	fail       map[string]error
+}
+
+func (tx *fakeTx) Exec(_ context.Context, statement string, arguments ...any) (tag, error) {
+	tx.statements = append(tx.statements, append([]any{statement}, arguments...))
+	return tag{}, tx.fail["complete"]
+}
+
+func (tx *fakeTx) Commit(context.Context) error {
+	tx.statements = append(tx.statements, []any{"COMMIT"})
+	return tx.fail["COMMIT"]
+}
+
+func (tx *fakeTx) Rollback(ctx context.Context) error {
+	tx.statements = append(tx.statements, []any{"ROLLBACK"})
+	return errors.Join(ctx.Err(), tx.fail["ROLLBACK"])
+}
+
+// A fakePool gives one transaction.
+type fakePool struct {
+	tx  *fakeTx
+	err error
+}
+
+func (p fakePool) Begin(context.Context) (*fakeTx, error) {
+	return p.tx, p.err
+}
+
+func delivery(number int) *inboxd.Delivery {
+	return &inboxd.Delivery{ID: fmt.Sprintf("d%d", number), Claim: fmt.Sprintf("%d.1.17", number), Event: inboxd.Event{Source: "s", ID: fmt.Sprint(number)}}
+}
+
+func expect(t *testing.T, tx *fakeTx, want ...[]any) {
+	t.Helper()
+	if !reflect.DeepEqual(tx.statements, want) {
+		t.Errorf("got %q, want %q", tx.statements, want)
+	}
+}
+
+func TestACompletionHasTheResultAndTheEvents(t *testing.T) {
+	tx := &fakeTx{}
+	plain, result, events := delivery(1), delivery(2), delivery(3)
+	result.SetResult(object{"n": 1})
+	err := errors.Join(events.Emit(inboxd.OutboxEvent{Topic: "t", Type: "made"}),
+		plain.Complete(context.Background(), inboxd.PGX(tx)), result.Complete(context.Background(), inboxd.PGX(tx)), events.Complete(context.Background(), inboxd.PGX(tx)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, tx,
+		[]any{"SELECT inbox.complete($1::text)", "1.1.17"},
+		[]any{"SELECT inbox.complete($1::text, $2::text::jsonb)", "2.1.17", `{"n":1}`},
+		[]any{"SELECT inbox.complete($1::text, $2::text::jsonb, $3::text::jsonb)", "3.1.17", nil, `[{"topic":"t","type":"made"}]`})
+}
+
+func TestABatchIsCompletedByOneCall(t *testing.T) {
+	tx := &fakeTx{}
+	batch := &inboxd.Batch{Deliveries: []*inboxd.Delivery{delivery(1), delivery(2), delivery(3), delivery(4)}}
+	batch.Deliveries[0].SetResult(`"\`)
+	batch.Deliveries[1].SetVerdict(errBoom)
+	if err := errors.Join(batch.Deliveries[2].Emit(inboxd.OutboxEvent{Topic: "t", Type: "made"}), batch.Complete(context.Background(), inboxd.PGX(tx))); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, tx,
+		[]any{"SELECT inbox.complete($1::text, $2::text::jsonb, $3::text::jsonb)", "3.1.17", nil, `[{"topic":"t","type":"made"}]`},
+		[]any{"SELECT inbox.complete($1::text::text[], $2::text::jsonb[])", `{"1.1.17","4.1.17"}`, `{"\"\\\"\\\\\"",NULL}`})
+}
+
+func TestABatchWithoutMessagesIsNotCompleted(t *testing.T) {
+	tx := &fakeTx{}
+	if err := (&inboxd.Batch{}).Complete(context.Background(), inboxd.PGX(tx)); err != nil {
+		t.Error(err)
+	}
+	expect(t, tx)
+}
+
+func TestCompletePGXCommitsOrRollsBack(t *testing.T) {
+	lost := &sqlError{"IB001", "inbox.complete: claim 1.1.17 is lost"}
+	eof := errors.New("unexpected EOF")
+	complete, commit, rollback := []any{"SELECT inbox.complete($1::text)", "1.1.17"}, []any{"COMMIT"}, []any{"ROLLBACK"}
+	for name, test := range map[string]struct {
+		fail       map[string]error // also of begin and of work
+		statements [][]any
+		want       object
+	}{
+		"nothing fails":           {nil, [][]any{complete, commit}, object{"status": "settled"}},
+		"no connection":           {map[string]error{"begin": eof}, nil, object{"status": "snooze", "code": "DATABASE_AWAY", "delay_ms": 1000}},
+		"no login":                {map[string]error{"begin": &sqlError{"28P01", "no"}}, nil, object{"status": "retry", "code": "28P01"}},
+		"work fails":              {map[string]error{"work": errBoom}, [][]any{rollback}, object{"status": "retry", "code": "HANDLER_ERROR"}},
+		"work has a verdict":      {map[string]error{"work": inboxd.Dead(errBoom), "ROLLBACK": eof}, [][]any{rollback}, object{"status": "dead"}},
+		"work fails in SQL":       {map[string]error{"work": &sqlError{"23505", "twice"}, "ROLLBACK": eof}, [][]any{rollback}, object{"status": "retry", "code": "23505"}},
+		"work loses the server":   {map[string]error{"work": eof, "ROLLBACK": eof}, [][]any{rollback}, object{"status": "snooze", "code": "DATABASE_AWAY", "delay_ms": 1000}},
+		"work panics":             {map[string]error{"panic": eof}, [][]any{rollback}, object{"status": "retry", "code": "PANIC"}},
+		"the claim is lost":       {map[string]error{"complete": lost}, [][]any{complete, rollback}, object{"status": "settled"}},
+		"complete loses it":       {map[string]error{"complete": eof, "ROLLBACK": eof}, [][]any{complete, rollback}, object{"status": "snooze", "code": "DATABASE_AWAY", "delay_ms": 1000}},
+		"COMMIT fails":            {map[string]error{"COMMIT": &sqlError{"23505", "twice"}}, [][]any{complete, commit}, object{"status": "retry", "code": "23505"}},
+		"COMMIT is in doubt":      {map[string]error{"COMMIT": eof}, [][]any{complete, commit}, object{"status": "snooze", "code": "DATABASE_AWAY", "delay_ms": 1000}},
+		"COMMIT meets a shutdown": {map[string]error{"COMMIT": &sqlError{"57P01", "bye"}}, [][]any{complete, commit}, object{"status": "snooze", "code": "57P01", "delay_ms": 1000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tx := &fakeTx{fail: test.fail}
+			s := newSidecar(t)
+			s.start(on(func(ctx context.Context, d *inboxd.Delivery) error {
+				return inboxd.CompletePGX(ctx, fakePool{tx, test.fail["begin"]}, d, func(*fakeTx) error {
+					if err := test.fail["panic"]; err != nil {
+						panic(err)
+					}
+					return test.fail["work"]
+				})
+			}))
+			s.accept(nil)
+			s.deliver(1, nil)
+			answer := s.answer(1)
+			delete(answer, "reason")
+			equal(t, answer, test.want)
+			expect(t, tx, test.statements...)
+		})
+	}
+}
+
+func TestARollbackDoesNotNeedTheContext(t *testing.T) {
+	tx := &fakeTx{}
+	ctx, cancel := context.WithCancel(context.Background())
+	err := inboxd.CompletePGX(ctx, fakePool{tx: tx}, delivery(1), func(*fakeTx) error {
+		cancel()
+		return errBoom
+	})
+	if err != errBoom { //nolint:errorlint // it is not wrapped
+		t.Error(err)
+	}
+	expect(t, tx, []any{"ROLLBACK"})
+}
+
+func TestALostClaimIsNamed(t *testing.T) {
+	driver := &sqlError{"IB001", "ERROR: inbox.complete: claim 1.1.17 is lost (SQLSTATE IB001)"}
+	err := delivery(1).Complete(context.Background(), inboxd.PGX(&fakeTx{fail: map[string]error{"complete": driver}}))
+	var lost *inboxd.ClaimLostError
+	if !errors.As(err, &lost) || lost.Claim != "1.1.17" || !errors.Is(err, driver) {
+		t.Errorf("Complete returned %v", err)
+	}
+}

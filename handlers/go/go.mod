@@ -1,0 +1,3 @@
+module inboxd
+
+go 1.23

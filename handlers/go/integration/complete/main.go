@@ -1,0 +1,139 @@
+// Complete completes messages that a handler has: complete DRIVER FUNCTION. tests/languages of the repository calls it.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"inboxd"
+)
+
+var ctx = context.Background()
+
+// A driver has what the functions need of pgx, and of database/sql.
+type driver interface {
+	// inTx commits unless work fails.
+	inTx(work func(tx inboxd.Tx) error) error
+	complete(message inboxd.Completer, work func(tx inboxd.Tx) error) error
+}
+
+type pgxDriver struct{ *pgxpool.Pool }
+
+func (d pgxDriver) inTx(work func(inboxd.Tx) error) error {
+	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error { return work(inboxd.PGX(tx)) })
+}
+
+func (d pgxDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error) error {
+	return inboxd.CompletePGX(ctx, d.Pool, message, func(tx pgx.Tx) error { return work(inboxd.PGX(tx)) })
+}
+
+type sqlDriver struct{ *sql.DB }
+
+func (d sqlDriver) inTx(work func(inboxd.Tx) error) error {
+	tx, err := d.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := work(inboxd.SQL(tx)); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+func (d sqlDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error) error {
+	return inboxd.CompleteSQL(ctx, d.DB, message, func(tx *sql.Tx) error { return work(inboxd.SQL(tx)) })
+}
+
+func delivery(number int) *inboxd.Delivery {
+	return &inboxd.Delivery{Claim: fmt.Sprintf("%d.1.17", 9000+number), Event: inboxd.Event{ID: fmt.Sprintf("m%d", number), Source: "s"}}
+}
+
+func batch(numbers ...int) *inboxd.Batch {
+	b := &inboxd.Batch{}
+	for _, number := range numbers {
+		b.Deliveries = append(b.Deliveries, delivery(number))
+	}
+	return b
+}
+
+func createEffects(tx inboxd.Tx) error {
+	return tx.Exec(ctx, "CREATE TABLE effects ()")
+}
+
+func nothing(inboxd.Tx) error {
+	return nil
+}
+
+var functions = map[string]func(driver) (string, error){
+	"ownTransaction": func(db driver) (string, error) {
+		one, two := delivery(1), delivery(2)
+		one.SetResult(map[string]int{"invoice": 1})
+		return "", db.inTx(func(tx inboxd.Tx) error { return errors.Join(one.Complete(ctx, tx), two.Complete(ctx, tx)) })
+	},
+	"transaction": func(db driver) (string, error) {
+		d := delivery(1)
+		d.SetResult(map[string]string{"table": "effects"})
+		return "", db.complete(d, createEffects)
+	},
+	"events": func(db driver) (string, error) {
+		d := delivery(1)
+		err := d.Emit(
+			inboxd.OutboxEvent{Type: "made", Topic: "invoices", Key: "c-1", Data: map[string]int{"n": 1}, Headers: map[string]string{"h": "1"}},
+			inboxd.OutboxEvent{Type: "raw", Topic: "invoices", Data: []byte{255}})
+		return "", errors.Join(err, db.complete(d, nothing))
+	},
+	"batch": func(db driver) (string, error) {
+		b := batch(1, 2, 3)
+		b.Deliveries[0].SetResult(map[string]any{"n": 1, "text": `"\,{}`})
+		b.Deliveries[1].SetVerdict(inboxd.Skip())
+		return "", db.inTx(func(tx inboxd.Tx) error { return b.Complete(ctx, tx) })
+	},
+	"batchWithEvents": func(db driver) (string, error) {
+		b := batch(1, 2)
+		err := b.Deliveries[1].Emit(inboxd.OutboxEvent{Type: "made", Topic: "invoices"})
+		return "", errors.Join(err, db.complete(b, nothing))
+	},
+	"lost": func(db driver) (string, error) {
+		var lost *inboxd.ClaimLostError
+		if err := db.complete(batch(1, 7), createEffects); !errors.As(err, &lost) {
+			return "", fmt.Errorf("no lost claim: %w", err)
+		}
+		return "lost " + lost.Claim, nil
+	},
+	"panic": func(db driver) (said string, err error) {
+		defer func() { said = fmt.Sprint(recover()) }()
+		return "", db.complete(delivery(1), func(tx inboxd.Tx) error {
+			if err := createEffects(tx); err != nil {
+				return err
+			}
+			panic("bug")
+		})
+	},
+}
+
+func main() {
+	pool, err := pgxpool.New(ctx, "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	db, err := sql.Open("pgx", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	drivers := map[string]driver{"pgx": pgxDriver{pool}, "sql": sqlDriver{db}}
+	said, err := functions[os.Args[2]](drivers[os.Args[1]])
+	if err != nil {
+		log.Fatal(err) //nolint:gocritic // the process ends
+	}
+	fmt.Println(said)
+}
