@@ -89,6 +89,10 @@ MUTANTS = [
            edit("src/dispatch/table/settle/settler.c", "\t\twake_poke(relay);", "\t\t(void)relay;"),
            tests=[ANSWERS + "test_the_relay_is_woken_by_the_commit"]),
     mutant("O7", "events of answers have no limit",
-           edit("src/dispatch/order/entries.c", "return order->emit_bytes >= EMIT_BYTES_MOST;", "return order->emit_bytes / 1000 >= EMIT_BYTES_MOST;"),
+           edit("src/dispatch/order/entries.c", "return order->emit_bytes >= EMIT_BYTES_MOST", "return order->emit_bytes / 1000 >= EMIT_BYTES_MOST"),
+           tests=[ANSWERS + "test_while_many_events_wait_no_answer_is_read_and_none_is_late"]),
+    mutant("O7", "the events of one handler pause all handlers",
+           edit("src/dispatch/order/entries.c", "queue->emit_bytes * HASH_COUNT(order->queues.by_name) >= EMIT_BYTES_MOST;",
+                "queue->emit_bytes < EMIT_BYTES_MOST * 1000;"),
            tests=[ANSWERS + "test_while_many_events_wait_no_answer_is_read_and_none_is_late"]),
 ]

@@ -209,13 +209,17 @@ def is_read(wire):
         return False
 
 
-def test_while_many_events_wait_no_answer_is_read_and_none_is_late(start_inboxd, streams, topic, out, inbox, outbox):
-    """Each of three answers has 12 MiB of events. Their rows are locked for longer than the other deliveries may take."""
-    sidecar = start_inboxd(inbox={"ordering": "none"})
+def test_while_many_events_wait_no_answer_is_read_and_none_is_late(start_inboxd, streams, topic, make_topic, out, inbox,
+                                                                   outbox):
+    """Each of three answers has 12 MiB of events. Their rows are locked for longer than the other deliveries may take. Another
+    handler, which also emits, is not affected."""
+    second = make_topic(partitions=1)
+    sidecar = start_inboxd(inbox={"ordering": "none"}, kafka={"topics": [topic, second]})
     large = base64.b64encode(bytes(9 * MIB)).decode()
-    with Wire(sidecar.socket_path) as one, Wire(sidecar.socket_path) as other:
-        one.hello("wire", max_in_flight=3)
-        other.hello("wire", max_in_flight=2)
+    with Wire(sidecar.socket_path) as one, Wire(sidecar.socket_path) as other, Wire(sidecar.socket_path) as small:
+        one.hello("wire", subscribe=[{"topic": topic}], max_in_flight=3)
+        other.hello("wire", subscribe=[{"topic": topic}], max_in_flight=2)
+        small.hello("small", subscribe=[{"topic": second}])
         streams.events(topic, [f"e{number}" for number in range(5)])
         mine, others = ([wire.expect_delivery() for _ in range(count)] for wire, count in [(one, 3), (other, 2)])
         with locked(inbox, "SELECT FROM inbox.inbox_messages FOR UPDATE"):
@@ -226,7 +230,11 @@ def test_while_many_events_wait_no_answer_is_read_and_none_is_late(start_inboxd,
                     other.notify("extend", delivery=delivery["id"], timeout_ms=4000)
             for delivery in others:
                 other.answer(delivery["id"], status="done")
-            throughout(lambda: inbox.count("processed") == 0, 6)
-        inbox.wait_processed(5)
-    assert outbox.count() == 3
+            for number in range(1, 4):
+                streams.events(second, [f"s{number}"])
+                small.answer(small.expect_delivery()["id"], **emit(event(out, number)))
+                inbox.wait_processed(number)
+            throughout(lambda: inbox.count("processed") == 3, 6)
+        inbox.wait_processed(8)
+    assert outbox.count() == 6
     assert {row["retry_count"] for row in inbox.messages()} == {0}

@@ -128,6 +128,24 @@ static void an_entry_counts_for_one_handler(void **state)
 	fini(&world);
 }
 
+static void the_events_of_a_verdict_follow_their_entry(void **state)
+{
+	struct message message = { .bytes = 7 };
+	struct entry entry = { .message = &message, .emit_bytes = 100 };
+	struct world world;
+
+	(void)state;
+	init(&world);
+	handler_queue_assign(&entry, &world.slow);
+	assert_int_equal(world.slow.emit_bytes, 100);
+	handler_queue_assign(&entry, &world.other);
+	assert_int_equal(world.slow.emit_bytes, 0);
+	assert_int_equal(world.other.emit_bytes, 100);
+	handler_queue_assign(&entry, NULL);
+	assert_int_equal(world.other.emit_bytes, 0);
+	fini(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -137,6 +155,7 @@ int main(void)
 		cmocka_unit_test(entries_without_room_are_held_up),
 		cmocka_unit_test(a_suspect_waits_apart),
 		cmocka_unit_test(an_entry_counts_for_one_handler),
+		cmocka_unit_test(the_events_of_a_verdict_follow_their_entry),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,8 @@
 /* After this much more time they go back to the table, too, if the retry was not claimed. */
 #define RETRY_GRACE_MS  3000
 
-/* Events that wait for PostgreSQL. Above it no answers are read, each of which can have a line of them. */
+/* Events that wait for PostgreSQL. Above it no answers are read of a handler that has its share of them; each answer can
+ * have a line of events. */
 #define EMIT_BYTES_MOST ((size_t)32 * 1024 * 1024)
 
 static int64_t low_from(const struct order *order, const struct entry *lowest)
@@ -135,13 +136,18 @@ static struct entry *entry_new(
 /* Counts the events of its verdict, instead of those that were counted before. */
 static void count_events(struct order *order, struct entry *entry)
 {
-	order->emit_bytes += entry->verdict.emit.length - entry->emit_bytes;
-	entry->emit_bytes = entry->verdict.emit.length;
+	size_t bytes = entry->verdict.emit.length;
+
+	order->emit_bytes += bytes - entry->emit_bytes;
+	if (entry->queue != NULL)
+		entry->queue->emit_bytes += bytes - entry->emit_bytes;
+	entry->emit_bytes = bytes;
 }
 
-bool order_is_full(const struct order *order)
+bool order_is_full(const struct order *order, const struct handler_queue *queue)
 {
-	return order->emit_bytes >= EMIT_BYTES_MOST;
+	return order->emit_bytes >= EMIT_BYTES_MOST && queue != NULL &&
+	       queue->emit_bytes * HASH_COUNT(order->queues.by_name) >= EMIT_BYTES_MOST;
 }
 
 static void entry_free(struct order *order, struct entry *entry)

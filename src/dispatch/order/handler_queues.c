@@ -80,11 +80,13 @@ void handler_queue_assign(struct entry *entry, struct handler_queue *queue)
 	if (entry->queue != NULL) {
 		entry->queue->entry_count--;
 		entry->queue->entry_bytes -= entry->message->bytes;
+		entry->queue->emit_bytes -= entry->emit_bytes;
 	}
 	entry->queue = queue;
 	if (queue != NULL) {
 		queue->entry_count++;
 		queue->entry_bytes += entry->message->bytes;
+		queue->emit_bytes += entry->emit_bytes;
 	}
 }
 

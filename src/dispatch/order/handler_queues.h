@@ -28,8 +28,10 @@ struct handler_queue {
 	struct entry_list suspects; /* entries in state READY that must be delivered alone */
 	size_t entry_count;         /* entries routed to it, in any state */
 	size_t entry_bytes;         /* the size of their messages */
+	size_t emit_bytes;          /* of the events in their verdicts */
 	size_t in_flight;           /* entries delivered and not settled */
 	size_t connections;         /* of the handler; 0 = it is gone or away */
+	int64_t ticked_ms; /* the last tick by which all input of its connections was read */
 	bool routed; /* its subscriptions are in the routing as those of a connected handler */
 	struct metric *ended[END_RETURNED];
 	struct metric *in_flight_gauge;

@@ -119,8 +119,9 @@ void entry_settle(struct order *order, struct entry *entry);
 /* The events of a message that was `done` cannot be stored, and neither can its verdict: it is a failed attempt now. The
  * later messages of its lane that were delivered meanwhile come again. */
 void entry_refuse_events(struct order *order, struct entry *entry, const char *why);
-/* True while so many events wait for PostgreSQL that no answer should be read. */
-bool order_is_full(const struct order *order);
+/* True while so many events wait for PostgreSQL, and at least the share of this handler is from it, that no answer of it
+ * should be read. NULL: a connection without a hello, which has no events. */
+bool order_is_full(const struct order *order, const struct handler_queue *queue);
 /* The settler cannot commit this verdict now: the one before it in its lane is in another transaction, or waits. Keeps
  * the verdict until that one is finished. */
 void entry_defer(struct order *order, struct entry *entry);

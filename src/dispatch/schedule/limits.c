@@ -46,7 +46,7 @@ static void time_out(struct schedule *schedule, struct connection *connection, s
 	}
 }
 
-/* `read_ms` is the time of the tick before. If the loop was delayed, an answer that arrived in time may still be
+/* `read_ms` is the time of the tick before, or of the last one before the input was paused. If the loop was delayed, an answer that arrived in time may still be
  * unread at this tick, but it has been read by the next one. So no answer in time counts as a timeout. */
 static void expire(struct schedule *schedule, struct connection *connection, int64_t read_ms)
 {
@@ -112,14 +112,14 @@ void limits_tick(struct schedule *schedule, int64_t now_ms)
 	struct handler_queue *queue;
 	struct connection *connection;
 
-	/* Answers that are not read while the order is full may be in time. */
-	for (queue = queues; !order_is_full(schedule->order) && queue != NULL;
-		queue = queue->hh.next) {
+	for (queue = queues; queue != NULL; queue = queue->hh.next) {
+		/* Answers that are not read while the order is full may be in time. */
+		if (order_is_full(schedule->order, queue))
+			continue;
 		TAILQ_FOREACH (connection, &queue->group->connections, link)
-			expire(schedule, connection, schedule->ticked_ms);
+			expire(schedule, connection, queue->ticked_ms);
+		queue->ticked_ms = now_ms;
 	}
-	if (!order_is_full(schedule->order))
-		schedule->ticked_ms = now_ms;
 	handler_groups_update_shares(schedule->groups);
 	for (queue = queues; queue != NULL; queue = queue->hh.next)
 		evict_excess(schedule, queue->group);

@@ -31,7 +31,6 @@ struct schedule {
 	struct table *table;
 	struct call *calls; /* by id */
 	uint64_t next_call;
-	int64_t ticked_ms; /* the last tick. All input that had arrived by then has been read. */
 	struct event_renderer *renderer;
 	struct buf rendered; /* scratch: the event of one message */
 	struct buf line;     /* scratch: the line to send */

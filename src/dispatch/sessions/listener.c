@@ -54,12 +54,20 @@ static bool next_line(struct session *session, struct evbuffer *input, size_t *l
 	return true;
 }
 
+/* Too many events of this handler wait for PostgreSQL. */
+static bool must_wait(const struct session *session)
+{
+	const struct handler_group *group = session->connection.group;
+
+	return order_is_full(session->sessions->order, group == NULL ? NULL : &group->queue);
+}
+
 static void read_lines(struct session *session, struct evbuffer *input)
 {
 	size_t length;
 	const void *text;
 
-	while (!session->connection.closing && !order_is_full(session->sessions->order) &&
+	while (!session->connection.closing && !must_wait(session) &&
 		next_line(session, input, &length)) {
 		text = evbuffer_pullup(input, (ev_ssize_t)length + 1);
 		if (text == NULL)
@@ -118,7 +126,7 @@ static bool pause_input(struct session *session)
 {
 	struct sessions *sessions = session->sessions;
 
-	if (order_is_full(sessions->order) && !session->paused) {
+	if (must_wait(session) && !session->paused) {
 		(void)bufferevent_disable(session->connection.bev, EV_READ);
 		session->paused = true;
 		sessions->paused++;
@@ -160,10 +168,10 @@ void sessions_resume(struct sessions *sessions)
 {
 	struct session *session;
 
-	if (sessions->paused == 0 || order_is_full(sessions->order))
+	if (sessions->paused == 0)
 		return;
 	TAILQ_FOREACH (session, &sessions->list, link) {
-		if (!session->paused)
+		if (!session->paused || must_wait(session))
 			continue;
 		session->paused = false;
 		sessions->paused--;

@@ -8,8 +8,8 @@
  *
  * Dispatch thread only; nothing here blocks. Limits protect the process from its clients: the length of a line, the
  * unfinished lines of all connections, the replies that a client does not read, and the time without a hello. A
- * client that exceeds one loses its connection; its open deliveries go back to the table. While many events of answers
- * wait for PostgreSQL, no input is read, and no delivery times out.
+ * client that exceeds one loses its connection; its open deliveries go back to the table. While many events of
+ * answers wait for PostgreSQL, no input of the handlers that sent them is read, and no delivery to them times out.
  */
 #ifndef DISPATCH_SESSIONS_SESSIONS_H
 #define DISPATCH_SESSIONS_SESSIONS_H
@@ -69,7 +69,7 @@ int sessions_init(struct sessions *sessions, struct schedule *schedule, struct e
 int sessions_listen(struct sessions *sessions, struct event_base *base, int fd, struct err *err);
 /* Writes to the sockets what was sent since the last call. What a socket does not take now follows when it has room. */
 void sessions_send_outputs(struct sessions *sessions);
-/* Reads the input of all connections again, if it was paused while too many events waited for PostgreSQL. */
+/* Reads the input of connections again that was paused while too many events waited for PostgreSQL. */
 void sessions_resume(struct sessions *sessions);
 /* Ends all connections. Call it while the event base and the other rooms exist. */
 void sessions_close_all(struct sessions *sessions);
