@@ -111,6 +111,9 @@ const struct metric_family meters[METER_COUNT] = {
 		"Dead messages the brokers confirmed in the dead topic."),
 	[METER_DEAD_TOPIC_FAILURES] = COUNTER("inboxd_dead_topic_failures_total",
 		"Batches for the dead topic that failed, wholly or in part, or could not begin."),
+	[METER_EVENTS_DROPPED] = COUNTER("inboxd_events_dropped_total",
+		"Answers whose events were not stored, because inbox.complete() had completed the "
+		"message."),
 	[METER_OUTBOX_LEADER] = GAUGE("inboxd_outbox_leader",
 		"1 if this instance is elected to publish events. Other instances report 0 in all "
 		"gauges of the outbox."),

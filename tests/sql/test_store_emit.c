@@ -24,6 +24,7 @@ static void done_rows(struct world *world, struct settle_row *rows, int count)
 		char id[] = { 'a', (char)('0' + i), '\0' };
 
 		rows[i] = verdict(STORED(world, .id = id), 1, SETTLE_PROCESSED);
+		rows[i].handler = "billing";
 		if (i % 2 != 0)
 			continue;
 		(void)snprintf(emit[i], sizeof(emit[i]), "[{\"topic\":\"t\",\"type\":\"%s\"}]", id);
@@ -107,7 +108,27 @@ static void settling_again_emits_nothing_more(void **state)
 	settle(world, rows, 3);
 	settle(world, rows, 3);
 	assert_int_equal(rows[0].status, SETTLE_COMPLETED);
+	assert_false(rows[0].events_dropped);
 	assert_string_equal(emitted(world), "a0 a2");
+}
+
+static void events_behind_a_completion_are_dropped_and_reported(void **state)
+{
+	struct world *world = *state;
+	struct settle_row rows[3];
+
+	done_rows(world, rows, 3);
+	run_sql(world,
+		"SELECT inbox.complete(concat_ws('.', seq, delivery_count, claimed_by)) "
+		"FROM inbox.inbox_messages WHERE seq IN (%ld, %ld)",
+		(long)rows[0].seq, (long)rows[1].seq);
+	settle(world, rows, 3);
+	assert_int_equal(rows[0].status, SETTLE_COMPLETED);
+	assert_true(rows[0].events_dropped);
+	assert_int_equal(rows[1].status, SETTLE_COMPLETED);
+	assert_false(rows[1].events_dropped);
+	assert_false(rows[2].events_dropped);
+	assert_string_equal(emitted(world), "a2");
 }
 
 static void a_wrong_event_leaves_out_its_message_only(void **state)
@@ -274,6 +295,7 @@ int main(void)
 		TEST(events_follow_the_order_of_the_list),
 		TEST(a_lost_claim_emits_nothing),
 		TEST(settling_again_emits_nothing_more),
+		TEST(events_behind_a_completion_are_dropped_and_reported),
 		TEST(a_wrong_event_leaves_out_its_message_only),
 		TEST(the_verdict_that_follows_can_be_settled),
 		TEST(what_jsonb_cannot_hold_leaves_out_its_message_only),

@@ -185,6 +185,36 @@ def test_a_lost_claim_emits_nothing(relaying, handler, streams, topic, out, inbo
     assert inbox.value("SELECT last_value FROM inbox.outbox_seq") == 1
 
 
+def test_the_words_of_a_trigger_that_refuses_events_reach_the_operator(relaying, handler, streams, topic, out, outbox, inbox):
+    sidecar = relaying(retry={**RETRY, "max_attempts": 2})
+    inbox.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+                  " $$ BEGIN RAISE EXCEPTION 'no events on Sundays'; END $$")
+    inbox.execute("CREATE TRIGGER refuse BEFORE INSERT ON inbox.outbox FOR EACH ROW EXECUTE FUNCTION refuse()")
+    handler(sidecar, lambda delivery: emit(event(out, 1)))
+    streams.events(topic, ["e1"])
+    eventually(lambda: inbox.count("dead") == 1)
+    row = inbox.message("e1")
+    assert (row["error_code"], row["retry_count"]) == ("EMIT", 2)
+    for command in (["show", "e1"], ["list", "--code", "EMIT"]):
+        assert "no events on Sundays" in sidecar.command(*command).stdout
+    assert outbox.count() == 0
+
+
+def test_events_behind_a_completion_are_dropped_and_reported(relaying, handler, streams, topic, out, outbox, inbox):
+    """The handler completes the message in its own transaction, and answers done with events."""
+    def complete(delivery):
+        inbox.execute("SELECT inbox.complete(%s)", [delivery.claim])
+        return emit(event(out, delivery.event_id))
+
+    sidecar = relaying()
+    handler(sidecar, complete)
+    streams.events(topic, ["e1"])
+    eventually(lambda: sidecar.metric("inboxd_events_dropped_total") == 1)
+    assert 'event=events_dropped event_id=e1 ' in sidecar.stderr
+    assert inbox.message("e1")["processed_at"] is not None
+    assert inbox.value("SELECT is_called FROM inbox.outbox_seq") is False
+
+
 def test_without_a_relay_the_events_wait_and_one_warning_says_so(start_inboxd, relaying, handler, streams, topic, out, inbox,
                                                                  outbox):
     sidecar = start_inboxd()

@@ -2,12 +2,14 @@
 -- completed get the name of their handler, unless they are locked.
 -- Caller: store/claims/settle.c. Index: inbox_messages_seq_key; a HOT update.
 -- $1 own id, $2 seqs, $3 delivery counts, $4 handlers (NULL or less of them: no name). Back: seq,
--- delivery count, and the outcome recorded under that claim (0 processed, 1 dead, NULL none: its lock was in the way).
+-- delivery count, the outcome recorded under that claim (0 processed, 1 dead, NULL none: its lock was in the way), and
+-- whether the row had no handler: then inbox.complete() has completed it, and no settle has.
 -- CASE: as in settle_done.
 WITH state AS MATERIALIZED (
     SELECT m.seq, m.delivery_count,
            CASE WHEN m.processed_at IS NOT NULL THEN 0 WHEN m.dead_at IS NOT NULL THEN 1 END AS outcome,
-           v.handler, m.handler <> v.handler OR (m.handler IS NULL AND v.handler IS NOT NULL) AS nameless
+           m.handler IS NULL AND v.handler IS NOT NULL AS unsettled, v.handler,
+           m.handler <> v.handler OR (m.handler IS NULL AND v.handler IS NOT NULL) AS nameless
     FROM inbox.inbox_messages m
     JOIN unnest($2::bigint[], $3::int[], $4::text[]) AS v(seq, delivery_count, handler) ON m.seq = v.seq
     WHERE CASE WHEN m.claimed_by = $1::int AND m.delivery_count = v.delivery_count THEN true END
@@ -21,4 +23,4 @@ WITH state AS MATERIALIZED (
     FROM state s
     WHERE m.seq = ANY (ARRAY(SELECT f.seq FROM free f)) AND m.seq = s.seq
 )
-SELECT seq, delivery_count, outcome FROM state
+SELECT seq, delivery_count, outcome, unsettled FROM state

@@ -10,6 +10,7 @@ void table_init(struct table *table, struct context *context, struct order *orde
 	table->context = context;
 	table->order = order;
 	settler_init(&table->settler);
+	table->settler.events_dropped = metrics_get(metrics, METER_EVENTS_DROPPED, NULL, NULL);
 	table->settle_seconds = metrics_get(metrics, METER_SETTLE, NULL, NULL);
 	table->claim_seconds = metrics_get(metrics, METER_CLAIM, NULL, NULL);
 	table->set_aside_gauge = metrics_get(metrics, METER_SET_ASIDE, "settle", NULL);

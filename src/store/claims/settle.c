@@ -343,8 +343,11 @@ static int read_states(const struct settling *s, enum settle_status held, struct
 	for (int i = 0; i < rows_count(rows); i++) {
 		struct settle_row *row = find_row(s, rows, i);
 
-		if (row != NULL)
-			row->status = rows_is_null(rows, i, 2) ? held : status_of(row, rows, i);
+		if (row == NULL)
+			continue;
+		row->status = rows_is_null(rows, i, 2) ? held : status_of(row, rows, i);
+		row->events_dropped = settle_emits(row) && row->status == SETTLE_COMPLETED &&
+				      rows_bool(rows, i, 3);
 	}
 	return 0;
 }

@@ -52,7 +52,9 @@ struct settle_row {
 	/* Events that a PROCESSED row emits in the order of the list: a JSON array for jsonb; missing = none */
 	struct bytes emit;
 	enum settle_status status; /* result */
-	char *emit_error;          /* SETTLE_UNEMITTED: why; the caller frees it */
+	/* result, SETTLE_COMPLETED: inbox.complete() has completed the row, so its events are not stored */
+	bool events_dropped;
+	char *emit_error; /* SETTLE_UNEMITTED: why; the caller frees it */
 };
 
 /*

@@ -219,6 +219,19 @@ static void finish(struct table *table, struct entry *entry, enum settle_status 
 	entry_finish(table->order, entry, status);
 }
 
+/* The answer came too late to emit: the handler's own transaction has completed the message. */
+static void report_dropped_events(struct table *table, const struct job *job, size_t i)
+{
+	const struct entry *entry = job->settle.entries[i];
+
+	metric_add(table->settler.events_dropped, 1);
+	log_warn("events_dropped", LOG_STR("event_id", entry->message->event_id),
+		LOG_STR("handler", job->settle.rows[i].handler),
+		LOG_STR("why", "inbox.complete() had completed the message before the answer"),
+		LOG_STR("next", "the events of the answer are not stored; the handler must pass "
+				"them to inbox.complete(claim, result, emit)"));
+}
+
 static void settled(struct table *table, const struct job *job, size_t i, enum settle_status status)
 {
 	struct entry *entry = job->settle.entries[i];
@@ -244,6 +257,8 @@ static void settled(struct table *table, const struct job *job, size_t i, enum s
 	case SETTLE_SETTLED:
 	case SETTLE_COMPLETED:
 	case SETTLE_LOST:
+		if (job->settle.rows[i].events_dropped)
+			report_dropped_events(table, job, i);
 		finish(table, entry, status);
 		break;
 	}
@@ -317,12 +332,13 @@ static void wake_relay(struct table *table)
 
 	if (relay != NULL)
 		wake_poke(relay);
-	else if (!table->settler.warned_of_events)
-		log_warn("events_without_relay",
-			LOG_STR("why", "a handler emits events, and outbox.enabled is false"),
-			LOG_STR("next", "the events wait in the outbox until a sidecar of this "
-					"schema with outbox.enabled publishes them"));
+	if (relay != NULL || table->settler.warned_of_events)
+		return;
 	table->settler.warned_of_events = true;
+	log_warn("events_without_relay",
+		LOG_STR("why", "a handler emits events, and outbox.enabled is false"),
+		LOG_STR("next", "the events wait in the outbox until a sidecar of this "
+				"schema with outbox.enabled publishes them"));
 }
 
 void settler_take(struct table *table, struct job *job)

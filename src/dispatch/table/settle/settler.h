@@ -20,6 +20,7 @@ struct settler {
 	size_t under_way;      /* entries in jobs that run */
 	size_t jobs;           /* jobs that run */
 	bool warned_of_events; /* a handler emitted events, and no relay runs here */
+	struct metric *events_dropped;
 };
 
 void settler_init(struct settler *settler);
