@@ -44,6 +44,29 @@ def test_each_consumer_gets_a_message_once_of_five_copies(start_inboxd, handler,
     assert sidecar.metric("inboxd_duplicates_total") == 4
 
 
+def test_each_of_eight_consumers_gets_every_message(start_inboxd, handler, streams, topic, inbox):
+    """A pipeline has 16 places for statements, and the gauges have two statements for each consumer."""
+    names = [f"c{number}" for number in range(8)]
+    wanted = [f"e{number:03}" for number in range(200)]
+    sidecar = start_inboxd(consumers={name: {} for name in names})
+    clients = {name: handler(sidecar, always(DONE), name=name) for name in names[:-1]}
+    streams.events(topic, wanted[:100], key=lambda event_id: event_id[-1])
+    for client in clients.values():
+        client.wait_count(100)
+    late = names[-1]
+    eventually(lambda: sidecar.metric("inboxd_waiting", consumer=late) + sidecar.metric("inboxd_unrouted", consumer=late) == 100)
+    clients[late] = handler(sidecar, always(DONE), name=late)
+    streams.events(topic, wanted[100:], key=lambda event_id: event_id[-1])
+    eventually(lambda: inbox.count("processed") == 8 * len(wanted), timeout=60)
+    for name, client in clients.items():
+        assert ids(client) == wanted, name
+        for key in "0123456789":
+            of_key = [event_id for event_id in client.event_ids if event_id[-1] == key]
+            assert of_key == sorted(of_key), (name, key)
+    for name in names:
+        eventually(lambda: sidecar.metric("inboxd_waiting", consumer=name) == 0)  # pylint: disable=cell-var-from-loop
+
+
 def test_a_consumer_gets_the_topics_and_types_that_it_wants(start_inboxd, handler, make_topic, send, inbox):
     orders, payments = make_topic(1), make_topic(1)
     sidecar = start_inboxd(kafka={"topics": [orders, payments]}, consumers={
