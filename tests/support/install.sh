@@ -8,7 +8,7 @@ test_packages=(libcmocka-dev valgrind kcat python3-venv git openssl)
 clang_packages=(clang clang-format clang-tidy)
 model_packages=(spin)
 deploy_packages=(debhelper strace dpkg-dev libsystemd-dev systemd git python3-venv)
-language_packages=(nodejs npm)
+language_packages=(nodejs npm openjdk-17-jdk-headless maven)
 kafka_packages=(openjdk-17-jre-headless maven)
 meson_needed=1.0
 go_needed=1.26.0
@@ -44,6 +44,7 @@ drop_provided() {
 		python3) command -v python3 >/dev/null ;;
 		python3-venv) python3 -c 'import ensurepip' 2>/dev/null ;;
 		maven) command -v mvn >/dev/null ;;
+		openjdk-*-jdk*) command -v javac >/dev/null ;;
 		openjdk-*) command -v java >/dev/null ;;
 		nodejs) command -v node >/dev/null ;;
 		golang-go) command -v go >/dev/null ;;
