@@ -51,7 +51,8 @@ BEGIN
                 WHERE c.oid = 'inbox.inbox_messages'::regclass AND r.relowner <> c.relowner
                   AND pg_get_userbyid(r.relowner) = current_user AND r.relkind IN ('r', 'v')
                   AND (r.relname LIKE 'inbox\_%' OR r.relname IN ('outbox', 'outbox_relay', 'outboxevent', 'messages', 'dead_groups',
-                                                                 'handlers', 'consumers', 'events')) LOOP
+                                                                 'handlers', 'consumers', 'events', 'requests',
+                                                                 'request_states')) LOOP
         EXECUTE format('ALTER TABLE %s OWNER TO %s', made.name, made.relowner::regrole);
     END LOOP;
 END $$;

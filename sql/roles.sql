@@ -31,7 +31,7 @@ GRANT SELECT, UPDATE, DELETE ON inbox.outbox TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE ON inbox.outbox_relay TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_sidecar;
 GRANT EXECUTE ON FUNCTION inbox.emit_caused(bigint, text, text, text, int, jsonb, jsonb) TO inboxd_sidecar;
-GRANT SELECT ON inbox.events TO inboxd_sidecar;
+GRANT SELECT ON inbox.events, inbox.request_states TO inboxd_sidecar;
 
 -- A handler: completes the messages it was given, in its own transaction.
 GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb), inbox.complete(text, text),
@@ -44,11 +44,17 @@ GRANT EXECUTE ON FUNCTION inbox.emit(text, text, text, jsonb, jsonb, text, text,
     inbox.lock_key(text, text) TO inboxd_service;
 GRANT SELECT, INSERT, DELETE ON inbox.outboxevent TO inboxd_service;
 
+-- It makes its requests repeatable, and asks what became of a message. Nobody but the owner reads stored responses.
+GRANT EXECUTE ON FUNCTION inbox.request_begin(text, bytea, text, text, interval, interval, text),
+    inbox.request_complete(text, int, bytea, jsonb), inbox.request_fail(text, text),
+    inbox.request_extend(text, interval, text), inbox.request_digest(text, text, bytea),
+    inbox.result(text, text, text) TO inboxd_service;
+
 -- A reader: every table and view.
 GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances, inbox.inbox_rejects,
     inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_schema_version, inbox.inbox_janitor,
     inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.inbox_consumers, inbox.messages, inbox.dead_groups, inbox.handlers,
-    inbox.consumers, inbox.outbox, inbox.outbox_relay, inbox.events
+    inbox.consumers, inbox.outbox, inbox.outbox_relay, inbox.events, inbox.request_states
     TO inboxd_reader, inboxd_operator;
 GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_reader, inboxd_operator;
 GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
@@ -83,5 +89,6 @@ GRANT EXECUTE ON FUNCTION
     inbox.outbox_replay_where(text, text, text, text, text, text, text, timestamptz, timestamptz, bigint, int, text, boolean),
     inbox.outbox_replay_page(jsonb, bigint, int, text),
     inbox.outbox_discard_where(text, text, text, text, text, text, text, timestamptz, timestamptz, bigint, int, text, boolean),
-    inbox.outbox_discard_page(jsonb, bigint, int, text) TO inboxd_operator;
+    inbox.outbox_discard_page(jsonb, bigint, int, text),
+    inbox.request_forget(text, text, text) TO inboxd_operator;
 GRANT UPDATE (processed_at, dead_at) ON inbox.inbox_messages TO inboxd_operator;

@@ -162,6 +162,28 @@ BEGIN
     SET walks = j.walks || jsonb_build_object('outbox', jsonb_build_object('front', front, 'begun_at', begun_at));
 END $$;
 
+-- One batch of requests. Expired ones are deleted; a lease never ends after expires_at. Those that were completed with a lease
+-- leave the index requests_leased, which their completion did not touch.
+CREATE OR REPLACE FUNCTION inbox.retain_requests(before timestamptz, max_rows int, OUT affected bigint, OUT more boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    released bigint;
+BEGIN
+    DELETE FROM inbox.requests r
+    WHERE r.ctid = ANY (ARRAY(
+        SELECT e.ctid FROM inbox.requests e WHERE e.expires_at <= before
+        ORDER BY e.expires_at LIMIT max_rows
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS affected = ROW_COUNT;
+    UPDATE inbox.requests r SET holder = 0
+    WHERE r.ctid = ANY (ARRAY(
+        SELECT c.ctid FROM inbox.requests c WHERE c.holder <> 0 AND c.completed_at IS NOT NULL
+        ORDER BY c.expires_at LIMIT max_rows
+        FOR NO KEY UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS released = ROW_COUNT;
+    more := greatest(affected, released) = max_rows;
+END $$;
+
 -- Deletes the oldest rows of a table: those with the lowest seq.
 CREATE OR REPLACE FUNCTION inbox.retain_low(from_table regclass, stamp text, before timestamptz, max_rows int) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -179,7 +201,7 @@ END $$;
 
 -- One batch of one kind: 'payload', 'processed' (messages), 'dead', 'dead_produced' (dead messages that were
 -- produced to the dead topic), 'rejects', 'conflicts', 'audit', 'instances' (rescued ones), 'outbox' (published events),
--- 'outbox_dead' (dead ones). Sidecars can delete messages only with this function, and it cannot delete unfinished ones.
+-- 'outbox_dead' (dead ones), 'requests' (expired ones). Sidecars can delete messages only with this function, and it cannot delete unfinished ones.
 -- elected: false = another instance does the work. more: the next batch may follow at once.
 -- A walk must follow its index and stop. A bitmap scan would read all remaining rows, and a generic plan might do so,
 -- too.
@@ -234,6 +256,9 @@ BEGIN
         )
         DELETE FROM inbox.outbox o USING old WHERE o.seq = old.seq;
         GET DIAGNOSTICS affected = ROW_COUNT;
+    WHEN 'requests' THEN
+        SELECT r.affected, r.more INTO affected, more FROM inbox.retain_requests(before, max_rows) r;
+        RETURN;
     ELSE
         PERFORM inbox.refuse('retain', format('what is %s; it is no kind of rows', coalesce(quote_literal(what), 'NULL')));
     END CASE;

@@ -84,3 +84,12 @@ SELECT o.seq, o.event_id, o.source, o.topic, o.aggregate, o.key, o.event_type, o
        inbox.try_text(o.payload) AS payload_text,
        inbox.try_json(o.payload) AS payload_json
 FROM inbox.outbox o;
+
+-- Requests with an idempotency key, without their responses. lost: the lease of an attempt is over, it has no result, and it
+-- was not begun again.
+CREATE OR REPLACE VIEW inbox.request_states AS
+SELECT r.scope, r.key, r.operation, r.fingerprint,
+       CASE WHEN r.completed_at IS NOT NULL THEN 'COMPLETED' WHEN r.failed_at IS NOT NULL THEN 'FAILED' ELSE 'PENDING' END AS state,
+       r.attempt, r.locked_until, coalesce(r.locked_until <= clock_timestamp(), false) AS lost, r.point, r.failed_at, r.error,
+       r.completed_at, r.status, octet_length(r.body) AS body_bytes, r.created_at, r.expires_at
+FROM inbox.requests r;

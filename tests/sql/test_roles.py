@@ -10,8 +10,8 @@ from test_operators import dead, value, waiting
 ROLES = ["inboxd_sidecar", "inboxd_handler", "inboxd_service", "inboxd_operator", "inboxd_reader"]
 TABLES = ["inbox_messages", "inbox_offsets", "inbox_instances", "inbox_rejects", "inbox_conflicts", "inbox_audit",
           "inbox_binding", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic", "inbox_handlers", "inbox_consumers",
-          "messages", "dead_groups", "handlers", "consumers", "outbox", "outbox_relay", "events"]
-ALL_TABLES = [*TABLES, "outboxevent"]
+          "messages", "dead_groups", "handlers", "consumers", "outbox", "outbox_relay", "events", "request_states"]
+ALL_TABLES = [*TABLES, "outboxevent", "requests"]
 READ = {(table, "SELECT") for table in TABLES}
 MAY = {
     "inboxd_sidecar": {(table, right) for table in TABLES[:3] for right in ("SELECT", "INSERT", "UPDATE")}
@@ -22,7 +22,7 @@ MAY = {
                          for right in ("SELECT", "INSERT", "UPDATE", "DELETE")}
                       | {("inbox_schema_version", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT"), ("consumers", "SELECT")}
                       | {("outbox", right) for right in ("SELECT", "UPDATE", "DELETE")}
-                      | {("outbox_relay", right) for right in ("SELECT", "INSERT", "UPDATE")} | {("events", "SELECT")},
+                      | {("outbox_relay", right) for right in ("SELECT", "INSERT", "UPDATE")} | {("events", "SELECT"), ("request_states", "SELECT")},
     "inboxd_handler": set(),
     "inboxd_service": {("outboxevent", right) for right in ("SELECT", "INSERT", "DELETE")},
     "inboxd_operator": READ,
@@ -34,9 +34,10 @@ LOOKS = {"try_text", "try_json", "error_shape", "look_page", "seq_before", "chec
          "check_max_rows", "keys", "lanes_of", "wants", "consumers_of", "check_backfill", "backfill_count", "outbox_page", "check_outbox_filter", "outbox_status"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "discard_where", "discard_page",
         "purge", "seek", "adopt", "forget_handler", "forget_consumer", "skip_key", "backfill", "backfill_page", "outbox_replay_where", "outbox_replay_page", "outbox_discard_where",
-        "outbox_discard_page"}
+        "outbox_discard_page", "request_forget"}
 CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences", "emit_caused"} | LOOKS,
-         "inboxd_handler": {"complete"}, "inboxd_service": {"emit", "emit_bytes", "lock_key"}, "inboxd_operator": LOOKS | ACTS,
+         "inboxd_handler": {"complete"}, "inboxd_service": {"emit", "emit_bytes", "lock_key", "request_begin", "request_complete", "request_fail", "request_extend",
+                            "request_digest", "result"}, "inboxd_operator": LOOKS | ACTS,
          "inboxd_reader": LOOKS}
 
 
