@@ -43,6 +43,7 @@ static const struct {
 	[COMMAND_CONSUMERS] = { .on_inbox = op_consumers },
 	[COMMAND_BACKFILL] = { .on_inbox = op_backfill },
 	[COMMAND_OUTBOX] = { .on_inbox = op_outbox },
+	[COMMAND_REQUESTS] = { .on_inbox = op_requests },
 };
 
 /* The options that librdkafka and libpq know, so that a misspelt one is an error. */

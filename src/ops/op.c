@@ -25,15 +25,18 @@ static const char *const changes[COMMAND_VERSION + 1] = {
 	[COMMAND_SKIP] = "skip_key",
 	[COMMAND_CONSUMERS] = "forget_consumer",
 	[COMMAND_BACKFILL] = "backfill_page",
+	[COMMAND_REQUESTS] = "request_forget",
 };
 
 /* Checked before the confirmation, so that no part of the work is done without the privilege. The
  * user of an instance and a reader may read, also with --dry-run. */
 static int check_right(const struct op *op, struct err *err)
 {
+	const char *first = op->cli->word_count == 0 ? "" : op->cli->words[0];
 	bool lists =
-		(op->cli->command == COMMAND_HANDLERS || op->cli->command == COMMAND_CONSUMERS) &&
-		op->cli->word_count == 0;
+		(op->cli->command == COMMAND_HANDLERS || op->cli->command == COMMAND_CONSUMERS ||
+			op->cli->command == COMMAND_REQUESTS) &&
+		strcmp(first, "forget") != 0;
 	const char *function = op->cli->command == COMMAND_OUTBOX ? op_outbox_function(op->cli)
 								  : changes[op->cli->command];
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -115,7 +118,8 @@ static int add_hint(enum command command, struct err *err)
 	bool reads = command == COMMAND_STATUS || command == COMMAND_LIST ||
 		     command == COMMAND_SHOW || command == COMMAND_HANDLERS ||
 		     command == COMMAND_VERIFY || command == COMMAND_KEYS ||
-		     command == COMMAND_CONSUMERS || command == COMMAND_OUTBOX;
+		     command == COMMAND_CONSUMERS || command == COMMAND_OUTBOX ||
+		     command == COMMAND_REQUESTS;
 
 	if (strcmp(err->state, "42501") == 0) {
 		(void)err_prefix(err, GRANT, reads ? "inboxd_reader" : "inboxd_operator");

@@ -86,6 +86,8 @@ void op_print_lines(const struct rows *rows, int column);
 /* With --json: the object that a command with changes prints. `count`: messages changed, or for a
  * dry run the number that would be changed. Without --json: prints nothing. */
 void op_print_change(const struct op *op, const char *action, int64_t count);
+/* Columns: section, name, value, all of them text. A new section starts with a title. */
+void op_print_facts(const struct rows *rows);
 /* Sixteen bytes per line: offset, hexadecimal, printable characters. */
 void op_print_hex(struct bytes bytes);
 
@@ -114,6 +116,7 @@ int op_purge(const struct op *op, struct err *err);
 int op_outbox(const struct op *op, struct err *err);
 /* The function of the schema that the action of `outbox` calls to change something; NULL = none. */
 const char *op_outbox_function(const struct cli *cli);
+int op_requests(const struct op *op, struct err *err);
 /* Actions of `outbox`, each beside the command of its name. */
 int op_show_event(const struct op *op, struct err *err);
 int op_replay_events(const struct op *op, struct err *err);

@@ -74,24 +74,6 @@ static void print_payload(const struct rows *rows, bool hex)
 	(void)putchar('\n');
 }
 
-/* Columns: section, name, value. A new section starts with a title. */
-static void print_facts(const struct rows *rows)
-{
-	const char *section = "";
-
-	for (int i = 0; i < rows_count(rows); i++) {
-		if (strcmp(section, rows_text(rows, i, 0)) != 0) {
-			(void)printf("%s%s\n", i == 0 ? "" : "\n", rows_text(rows, i, 0));
-			section = rows_text(rows, i, 0);
-		}
-		(void)fputs("  ", stdout);
-		op_print_text(stdout, rows_bytes(rows, i, 1), false);
-		(void)fputs(": ", stdout);
-		op_print_text(stdout, rows_bytes(rows, i, 2), false);
-		(void)putchar('\n');
-	}
-}
-
 static int print_row(
 	const struct op *op, enum query facts_of, const struct rows *rows, int row, struct err *err)
 {
@@ -105,7 +87,7 @@ static int print_row(
 		return r;
 	if (row > 0)
 		(void)putchar('\n');
-	print_facts(facts);
+	op_print_facts(facts);
 	return 0;
 }
 

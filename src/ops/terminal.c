@@ -136,6 +136,23 @@ void op_print_change(const struct op *op, const char *action, int64_t count)
 			op->details == NULL ? "" : op->details);
 }
 
+void op_print_facts(const struct rows *rows)
+{
+	const char *section = "";
+
+	for (int i = 0; i < rows_count(rows); i++) {
+		if (strcmp(section, rows_text(rows, i, 0)) != 0) {
+			(void)printf("%s%s\n", i == 0 ? "" : "\n", rows_text(rows, i, 0));
+			section = rows_text(rows, i, 0);
+		}
+		(void)fputs("  ", stdout);
+		op_print_text(stdout, rows_bytes(rows, i, 1), false);
+		(void)fputs(": ", stdout);
+		op_print_text(stdout, rows_bytes(rows, i, 2), false);
+		(void)putchar('\n');
+	}
+}
+
 void op_print_hex(struct bytes bytes)
 {
 	const unsigned char *data = bytes.data;

@@ -24,6 +24,7 @@
 #define IDLE_LEAST_MS     1000
 #define IDLE_MOST_MS      20000 /* below the half minute after which another instance takes over */
 #define SELDOM_MOST_MS    60000 /* for kinds with few rows */
+#define REQUESTS_IDLE_MS  10000 /* also between two counts of the requests */
 #define FAULT_LEAST_MS    1000
 #define FAULT_MOST_MS     60000
 #define LOG_EVERY_MS      10000
@@ -35,10 +36,12 @@ struct janitor {
 	struct periodic periodic;
 	struct metric *purged;
 	struct metric *dropped;
+	struct metric *expired; /* requests */
 	int batch_rows;
 	int64_t due_ms[RETAIN_KINDS];
 	int64_t affected[RETAIN_KINDS]; /* since the last log line */
 	int64_t logged_ms;
+	int64_t count_due_ms; /* of requests */
 };
 
 /* With 0 the relay deletes what it publishes. */
@@ -62,6 +65,7 @@ static int64_t age_of(const struct config *config, enum retain_kind kind)
 		[RETAIN_OUTBOX] = config->outbox.enabled ? age_of_published(config) : CONFIG_NEVER,
 		[RETAIN_OUTBOX_DEAD] =
 			config->outbox.enabled ? config->retention.outbox_dead : CONFIG_NEVER,
+		[RETAIN_REQUESTS] = 0, /* each row has its own time of expiry */
 	};
 
 	return ages[kind];
@@ -79,6 +83,8 @@ static int64_t idle_ms(const struct config *config, enum retain_kind kind)
 {
 	bool is_many = kind == RETAIN_PROCESSED || kind == RETAIN_PAYLOAD;
 
+	if (kind == RETAIN_REQUESTS)
+		return REQUESTS_IDLE_MS;
 	return within(
 		age_of(config, kind) / 10, IDLE_LEAST_MS, is_many ? IDLE_MOST_MS : SELDOM_MOST_MS);
 }
@@ -115,6 +121,8 @@ static int run_batch(struct janitor *janitor, const struct config *config, enum 
 	janitor->affected[kind] += done.affected;
 	if (kind == RETAIN_PAYLOAD)
 		metric_add(janitor->dropped, done.affected);
+	else if (kind == RETAIN_REQUESTS)
+		metric_add(janitor->expired, done.affected);
 	else if (kind != RETAIN_INSTANCES)
 		metric_add(janitor->purged, done.affected);
 	janitor->due_ms[kind] = done.more ? 0 : clock_now_ms() + idle_ms(config, kind);
@@ -130,6 +138,43 @@ static int run_batches(struct janitor *janitor, bool *more, struct err *err)
 
 	for (int kind = 0; r == 0 && kind < RETAIN_KINDS && !periodic_is_stopping(periodic); kind++)
 		r = run_batch(janitor, periodic->known, kind, more, err);
+	return r;
+}
+
+/* The gauges of requests. Only the elected instance counts, so that a sum over all instances is right. */
+static void show_counts(struct janitor *janitor, const struct request_counts *counts)
+{
+	static const char *const states[] = { "COMPLETED", "PENDING", "FAILED" };
+	struct metrics *metrics = janitor->options.metrics;
+	const int64_t numbers[] = { counts == NULL ? 0 : counts->completed,
+		counts == NULL ? 0 : counts->pending, counts == NULL ? 0 : counts->failed };
+
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+		if (counts == NULL)
+			metrics_drop(metrics, METER_REQUESTS, states[i], NULL);
+		else
+			metric_set(metrics_get(metrics, METER_REQUESTS, states[i], NULL),
+				(double)numbers[i]);
+	}
+	metric_set(metrics_get(metrics, METER_REQUESTS_LOST, NULL, NULL),
+		counts == NULL ? 0.0 : (double)counts->lost);
+}
+
+/* Without the privilege, which `inboxd migrate --roles` grants and `inboxd check` misses, there are no
+ * gauges; retention goes on. */
+static int count_requests(struct janitor *janitor, struct err *err)
+{
+	struct request_counts counts;
+	int r;
+
+	if (clock_now_ms() < janitor->count_due_ms)
+		return 0;
+	janitor->count_due_ms = clock_now_ms() + REQUESTS_IDLE_MS;
+	r = retain_count_requests(janitor->periodic.db, &counts, err);
+	if (r == FAULT_DATABASE && strcmp(err->state, "42501") == 0)
+		return 0;
+	if (r == 0)
+		show_counts(janitor, &counts);
 	return r;
 }
 
@@ -151,7 +196,8 @@ static void log_done(struct janitor *janitor)
 		LOG_INT("conflicts_deleted", done[RETAIN_CONFLICTS]),
 		LOG_INT("audit_deleted", done[RETAIN_AUDIT]),
 		LOG_INT("instances_deleted", done[RETAIN_INSTANCES]),
-		LOG_INT("events_deleted", done[RETAIN_OUTBOX] + done[RETAIN_OUTBOX_DEAD]));
+		LOG_INT("events_deleted", done[RETAIN_OUTBOX] + done[RETAIN_OUTBOX_DEAD]),
+		LOG_INT("requests_deleted", done[RETAIN_REQUESTS]));
 	for (int kind = 0; kind < RETAIN_KINDS; kind++)
 		janitor->affected[kind] = 0;
 	janitor->logged_ms = now_ms;
@@ -191,6 +237,10 @@ static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 	bool more = false;
 	int r = run_batches(janitor, &more, err);
 
+	if (r == 0 && !periodic_is_stopping(&janitor->periodic))
+		r = count_requests(janitor, err);
+	else if (r == RETAIN_ANOTHERS)
+		show_counts(janitor, NULL);
 	log_done(janitor);
 	if (r < 0)
 		return r;
@@ -228,6 +278,7 @@ int janitor_new(struct janitor **out, const struct janitor_options *options, str
 	janitor->batch_rows = BATCH_ROWS;
 	janitor->purged = metrics_get(options->metrics, METER_PURGED, NULL, NULL);
 	janitor->dropped = metrics_get(options->metrics, METER_PAYLOADS_DROPPED, NULL, NULL);
+	janitor->expired = metrics_get(options->metrics, METER_REQUESTS_EXPIRED, NULL, NULL);
 	r = periodic_init(&janitor->periodic, &periodic, err);
 	if (r != 0) {
 		janitor_free(janitor);

@@ -137,6 +137,16 @@ const struct metric_family meters[METER_COUNT] = {
 	[METER_OUTBOX_PUBLISH_SECONDS] = HISTOGRAM("inboxd_outbox_publish_seconds",
 		"Time from the creation of an event to its confirmation by the brokers.",
 		end_to_end_bounds),
+	[METER_REQUESTS] = GAUGE("inboxd_requests",
+		"Requests with an idempotency key, by state: COMPLETED, PENDING, FAILED. Above "
+		"10000, "
+		"completed ones are estimated. Only the instance that runs retention has this "
+		"gauge.",
+		"state"),
+	[METER_REQUESTS_LOST] = GAUGE("inboxd_requests_lost",
+		"Requests whose lease is over and that have no result; at most 10000."),
+	[METER_REQUESTS_EXPIRED] = COUNTER(
+		"inboxd_requests_expired_total", "Requests deleted because they had expired."),
 	[METER_OTLP_EXPORTED] =
 		COUNTER("inboxd_otlp_spans_exported_total", "Spans the collector has taken."),
 	[METER_OTLP_DROPPED] = COUNTER("inboxd_otlp_spans_dropped_total",

@@ -136,6 +136,7 @@ def test_check_by_an_operator_names_the_sidecars_user(inboxd, inbox, name):
 @pytest.mark.parametrize(("revoked", "missing"), [
     ("ALL ON FUNCTION inbox.sequences_behind()", "EXECUTE ON FUNCTION inbox.sequences_behind()"),
     ("DELETE ON inbox.outbox", "DELETE ON inbox.outbox"),
+    ("SELECT ON inbox.request_states", "SELECT ON inbox.request_states"),
     ("ALL ON SEQUENCE inbox.outbox_seq", "SELECT ON inbox.outbox_seq"),
     ("ALL ON FUNCTION inbox.emit_caused", "EXECUTE ON FUNCTION inbox.emit_caused(bigint,text,text,text,integer,jsonb,jsonb)"),
 ])

@@ -23,7 +23,7 @@ FROM (VALUES
     ('inbox.inbox_consumers', 'DELETE'),
     ('inbox.inbox_binding', 'SELECT'), ('inbox.inbox_binding', 'INSERT'),
     ('inbox.outbox', 'SELECT'), ('inbox.outbox', 'UPDATE'), ('inbox.outbox', 'DELETE'),
-    ('inbox.outbox_relay', 'SELECT'), ('inbox.outbox_relay', 'UPDATE'),
+    ('inbox.outbox_relay', 'SELECT'), ('inbox.outbox_relay', 'UPDATE'), ('inbox.request_states', 'SELECT'),
     ('inbox.inbox_schema_version', 'SELECT')) AS v(thing, privilege)
 WHERE NOT has_table_privilege(v.thing, v.privilege)
 UNION ALL

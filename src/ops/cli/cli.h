@@ -34,6 +34,7 @@ enum command {
 	COMMAND_CONSUMERS,
 	COMMAND_BACKFILL,
 	COMMAND_OUTBOX,
+	COMMAND_REQUESTS,
 	COMMAND_VERSION,
 };
 
@@ -48,6 +49,7 @@ struct cli_filter {
 	const char *until;
 	const char *error; /* text within the error */
 	const char *code;  /* error code */
+	const char *scope; /* of requests */
 	bool dead;
 	bool group;     /* groups of dead rows instead of rows */
 	bool rejects;   /* refused records instead of messages */
@@ -88,6 +90,7 @@ struct cli {
 	struct cli_bounds bounds;
 	const char *source;
 	const char *payload;
+	bool body; /* requests show --body */
 	const char *reason;
 	bool dry_run;
 	bool yes;

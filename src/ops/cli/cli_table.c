@@ -14,7 +14,7 @@
 #define FOR_CHANGE                                                                                 \
 	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_ADOPT) |    \
 		FOR(COMMAND_SEEK) | FOR(COMMAND_SKIP) | FOR(COMMAND_BACKFILL) |                    \
-		FOR(COMMAND_OUTBOX))
+		FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS))
 #define FOR_MANY                                                                                   \
 	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_BACKFILL) | \
 		FOR(COMMAND_OUTBOX))
@@ -105,6 +105,12 @@ const struct command_row cli_commands[] = {
 		"default) or retrying events at once, and sends copies of published events that were kept.\n"
 		"`discard` sets events to dead that are not published yet. The filters are those of `list`,\n"
 		"for events instead of messages; --since and --until compare the time of the emit.\n", 2 },
+	{ COMMAND_REQUESTS, "requests", "Show requests with an idempotency key, or forget one",
+		"list|show|forget [KEY]",
+		"`list` prints the 100 requests that expire last; with --scope or --status it searches the\n"
+		"last 100000. `show KEY` prints one; --body also prints its response, which only the owner\n"
+		"of the schema may read. `forget KEY` deletes one: the next copy of the request runs again.\n"
+		"If several scopes have the key, select one with --scope.\n", 2 },
 	{ COMMAND_VERSION, "version", "Print the version", "",
 		"`inboxd --version` does the same.\n", 0 },
 };
@@ -125,6 +131,13 @@ const struct option_row cli_options[] = {
 	{ 0, "status", "STATUS", FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, filter.status),
 		"only events in this state; waiting includes retrying and parked",
 		"waiting retrying parked published dead" },
+	{ 0, "status", "STATUS", FOR(COMMAND_REQUESTS), KIND_TEXT, offsetof(struct cli, filter.status),
+		"only requests in this state; lost: pending, and the lease is over",
+		"pending completed failed lost" },
+	{ 0, "scope", "SCOPE", FOR(COMMAND_REQUESTS), KIND_ANY_TEXT, offsetof(struct cli, filter.scope),
+		"only requests of this scope; empty: those without one", NULL },
+	{ 0, "body", NULL, FOR(COMMAND_REQUESTS), KIND_FLAG, offsetof(struct cli, body),
+		"with show: print the headers and the body of the response, too", NULL },
 	{ 0, "dead", NULL, FOR(COMMAND_LIST) | FOR(COMMAND_REPLAY) | FOR(COMMAND_OUTBOX), KIND_FLAG, offsetof(struct cli, filter.dead),
 		"the same as --status dead", NULL },
 	{ 0, "group", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, filter.group),
@@ -164,7 +177,7 @@ const struct option_row cli_options[] = {
 		"only messages whose error contains this text", NULL },
 	{ 0, "code", "CODE", FOR_FILTER, KIND_ANY_TEXT, offsetof(struct cli, filter.code),
 		"only messages with exactly this error code; empty: those without one", NULL },
-	{ 0, "limit", "N", FOR(COMMAND_LIST) | FOR(COMMAND_KEYS) | FOR(COMMAND_OUTBOX), KIND_COUNT, offsetof(struct cli, bounds.limit),
+	{ 0, "limit", "N", FOR(COMMAND_LIST) | FOR(COMMAND_KEYS) | FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS), KIND_COUNT, offsetof(struct cli, bounds.limit),
 		"maximum number of lines; default 100", NULL },
 	{ 0, "after", "SEQ", FOR_FILTER, KIND_OFFSET, offsetof(struct cli, bounds.after),
 		"only messages after this seq", NULL },
@@ -186,7 +199,7 @@ const struct option_row cli_options[] = {
 	{ 0, "to-time", "TIME", FOR(COMMAND_SEEK), KIND_TEXT, offsetof(struct cli, range.to_time),
 		"the first record at this time or later, instead of an offset: 2026-11-21T05:00Z, or an age: 2h", NULL },
 	{ 0, "reason", "TEXT", FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK) |
-		FOR_LISTS | FOR(COMMAND_SKIP) | FOR(COMMAND_BACKFILL) | FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, reason), "the reason, for the audit table", NULL },
+		FOR_LISTS | FOR(COMMAND_SKIP) | FOR(COMMAND_BACKFILL) | FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS), KIND_TEXT, offsetof(struct cli, reason), "the reason, for the audit table", NULL },
 	{ 0, "max", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, bounds.max),
 		"maximum number of messages", NULL },
 	{ 0, "dry-run", NULL, FOR_CHANGE, KIND_FLAG, offsetof(struct cli, dry_run),
@@ -198,7 +211,7 @@ const struct option_row cli_options[] = {
 	{ 0, "set", "SECTION.KEY=VALUE", FOR_ALL, KIND_SET, 0,
 		"set one value, which overrides the file and the environment; may be repeated", NULL },
 	{ 0, "json", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, json),
-		"print JSON: one object, or one per line for list, keys, handlers and consumers", NULL, FOR(COMMAND_RUN) | FOR(COMMAND_MIGRATE) },
+		"print JSON: one object, or one per line for lists", NULL, FOR(COMMAND_RUN) | FOR(COMMAND_MIGRATE) },
 	{ 'h', "help", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, help),
 		"print this help", NULL },
 };

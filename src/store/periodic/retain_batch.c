@@ -5,6 +5,8 @@
 
 #include "queries.h"
 
+#define COUNT_MOST 10000
+
 static const char *const names[RETAIN_KINDS] = {
 	[RETAIN_PAYLOAD] = "payload",
 	[RETAIN_PROCESSED] = "processed",
@@ -16,6 +18,7 @@ static const char *const names[RETAIN_KINDS] = {
 	[RETAIN_INSTANCES] = "instances",
 	[RETAIN_OUTBOX] = "outbox",
 	[RETAIN_OUTBOX_DEAD] = "outbox_dead",
+	[RETAIN_REQUESTS] = "requests",
 };
 
 const char *retain_name(enum retain_kind kind)
@@ -42,5 +45,22 @@ int retain_run(
 		return RETAIN_ANOTHERS;
 	out->affected = rows_int(rows, 0, 1);
 	out->more = rows_bool(rows, 0, 2);
+	return 0;
+}
+
+int retain_count_requests(struct db *db, struct request_counts *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_bigint(&params, COUNT_MOST);
+	r = db_run(db, QUERY_COUNT_REQUESTS, &params, &rows, err);
+	if (r != 0)
+		return r;
+	out->completed = rows_int(rows, 0, 0);
+	out->pending = rows_int(rows, 0, 1);
+	out->failed = rows_int(rows, 0, 2);
+	out->lost = rows_int(rows, 0, 3);
 	return 0;
 }

@@ -20,6 +20,7 @@ enum retain_kind {
 	RETAIN_INSTANCES, /* rescued instances */
 	RETAIN_OUTBOX,    /* published events */
 	RETAIN_OUTBOX_DEAD,
+	RETAIN_REQUESTS, /* expired ones; the age is 0 */
 	RETAIN_KINDS
 };
 
@@ -41,5 +42,14 @@ enum { RETAIN_ANOTHERS = 1 };
  * waits for a row lock. */
 int retain_run(
 	struct db *db, const struct retain_batch *batch, struct retain_done *out, struct err *err);
+
+/* Requests with an idempotency key. */
+struct request_counts {
+	int64_t completed; /* above 10000 an estimate */
+	int64_t pending;   /* at most 10000; so are the next two */
+	int64_t failed;
+	int64_t lost;
+};
+int retain_count_requests(struct db *db, struct request_counts *out, struct err *err);
 
 #endif
