@@ -198,7 +198,7 @@ BEGIN
     made.key := key;
     made.operation := operation;
     made.fingerprint := fingerprint;
-    made.holder := ('x' || translate(left(gen_random_uuid()::text, 18), '-', ''))::bit(60)::bigint + 1;
+    made.holder := ('x' || translate(left(gen_random_uuid()::text, 17), '-', ''))::bit(60)::bigint + 1;
     made.attempt := attempt;
     made.locked_until := looked_at + lease;
     made.point := point;

@@ -364,3 +364,27 @@ def test_a_hundred_thousand_rows_of_one_key_do_not_slow_other_claims(db, stateme
     assert sweep.pages() < 1500
     blocked = [db.execute("SELECT substr(sha256('blocked'), 1, 8)").fetchone()[0]]
     assert statements.explain("claim_lanes", 1, ["orders"], [0], [""], blocked, 10, 10**9, *ALL, 1, []).pages() < 300
+
+
+def test_requests_are_found_listed_counted_and_deleted_along_their_indexes(db, statements):
+    """Among 50,000 completed requests there are a hundred that are pending, failed or expired."""
+    db.execute("INSERT INTO inbox.requests (scope, key, operation, holder, completed_at, status, headers, body, expires_at)"
+               " SELECT 't' || i % 10, 'k' || i, 'POST /orders', 0, now(), 201, '{\"location\": \"/orders\"}', repeat('x', 200)::bytea,"
+               " now() + i * interval '1 s' - interval '50 s' FROM generate_series(1, 50000) i")
+    db.execute("INSERT INTO inbox.requests (scope, key, holder, locked_until, expires_at)"
+               " SELECT '', 'p' || i, i, now() + interval '1 hour', now() + interval '1 day' FROM generate_series(1, 50) i")
+    db.execute("VACUUM ANALYZE inbox.requests")
+    for index, pages, name, values in (
+            ("requests_pkey", 10, "op_requests_find", ["k777", None]), ("requests_pkey", 10, "op_requests_find", ["k777", "t7"]),
+            ("requests_pkey", 10, "op_requests_facts", ["k777", "t7"]), ("requests_pkey", 20, "op_requests_response", ["k777", "t7"]),
+            ("requests_expires", 50, "op_requests_list", [None, None, 10]),
+            ("requests_expires", 100, "op_requests_list", ["t7", "completed", 10]),
+            ("requests_leased", 100, "op_requests_list", [None, "lost", 10]),
+            ("requests_leased", 100, "op_requests_list", ["", "pending", 10]),
+            ("requests_leased", 200, "count_requests", [100])):
+        plan = statements.explain(name, *values)
+        assert index in plan.indexes(), name
+        assert plan.pages() < pages, name
+    assert statements.explain("retain", 1, "requests", 0, 10).pages() < 400
+    assert statements.run("retain", 1, "requests", 0, 1000)[0][1:] == (50, False)
+    assert statements.explain("retain", 1, "requests", 0, 1000).pages() < 400

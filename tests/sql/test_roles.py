@@ -225,6 +225,28 @@ def test_a_service_can_emit_and_read_nothing(granted, as_role):
         service.execute("UPDATE inbox.outboxevent SET type = 'x'")
 
 
+def test_a_service_makes_requests_repeatable_and_reads_no_other_response(granted, as_role):
+    service = as_role("inboxd_service")
+    with service.transaction():
+        token = value(service, "SELECT token FROM inbox.request_begin('k', inbox.request_digest('POST', '/', 'b'))")
+        service.execute("SELECT inbox.request_complete(%s, 200, 'body', '{\"a\": \"b\"}')", [token])
+    leased = value(service, "SELECT token FROM inbox.request_begin('l', NULL, lease => '1 minute')")
+    service.execute("SELECT inbox.request_extend(%s, '1 minute', 'p'), inbox.request_fail(%s)", [leased, leased])
+    service.execute("SELECT * FROM inbox.result('s', 'a')")
+    with pytest.raises(psycopg.Error, match="method is 'a b'"):
+        service.execute("SELECT inbox.request_digest('a b', '/', NULL)")
+    readers = [as_role(role) for role in ("inboxd_reader", "inboxd_operator", "inboxd_sidecar", "inboxd_handler")]
+    for user in [service, *readers]:
+        for sql in ("SELECT body FROM inbox.requests", "SELECT inbox.put_request(NULL, 1)", "DELETE FROM inbox.requests"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                user.execute(sql)
+    for user in (service, readers[0], readers[2], readers[3]):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            user.execute("SELECT inbox.request_forget('', 'k', 'r')")
+    assert value(readers[0], "SELECT state FROM inbox.request_states WHERE key = 'k'") == "COMPLETED"
+    assert value(readers[1], "SELECT inbox.request_forget('', 'k', 'r')")
+
+
 def test_a_service_reads_no_event_of_others_in_the_view(granted, as_role):
     """The setting with its range of rows is no secret."""
     granted.execute("INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type) VALUES ('a', 'secret', 't')")
