@@ -86,10 +86,11 @@ SELECT o.seq, o.event_id, o.source, o.topic, o.aggregate, o.key, o.event_type, o
 FROM inbox.outbox o;
 
 -- Requests with an idempotency key, without their responses. lost: the lease of an attempt is over, it has no result, and it
--- was not begun again. leased: the request is in the index requests_leased, as each one that is pending or failed.
+-- was not begun again. leased: the request is in the index requests_leased, as each one that is pending or failed. A volatile
+-- function in this view, such as clock_timestamp(), would keep the planner from using an index.
 CREATE OR REPLACE VIEW inbox.request_states AS
 SELECT r.scope, r.key, r.operation, r.fingerprint,
        CASE WHEN r.completed_at IS NOT NULL THEN 'COMPLETED' WHEN r.failed_at IS NOT NULL THEN 'FAILED' ELSE 'PENDING' END AS state,
-       r.attempt, r.locked_until, coalesce(r.locked_until <= clock_timestamp(), false) AS lost, r.point, r.failed_at, r.error,
+       r.attempt, r.locked_until, coalesce(r.locked_until <= statement_timestamp(), false) AS lost, r.point, r.failed_at, r.error,
        r.completed_at, r.status, octet_length(r.body) AS body_bytes, r.created_at, r.expires_at, r.holder <> 0 AS leased
 FROM inbox.requests r;

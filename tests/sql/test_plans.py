@@ -370,7 +370,7 @@ def test_requests_are_found_listed_counted_and_deleted_along_their_indexes(db, s
     """Among 50,000 completed requests there are a hundred that are pending, failed or expired."""
     db.execute("INSERT INTO inbox.requests (scope, key, operation, holder, completed_at, status, headers, body, expires_at)"
                " SELECT 't' || i % 10, 'k' || i, 'POST /orders', 0, now(), 201, '{\"location\": \"/orders\"}', repeat('x', 200)::bytea,"
-               " now() + i * interval '1 s' - interval '50 s' FROM generate_series(1, 50000) i")
+               " now() + (i - 50.5) * interval '1 hour' FROM generate_series(1, 50000) i")
     db.execute("INSERT INTO inbox.requests (scope, key, holder, locked_until, expires_at)"
                " SELECT '', 'p' || i, i, now() + interval '1 hour', now() + interval '1 day' FROM generate_series(1, 50) i")
     db.execute("VACUUM ANALYZE inbox.requests")
