@@ -190,6 +190,17 @@ static bool recall_next_of_lane(struct entry *entry)
 	return true;
 }
 
+/* A message has arrived behind one that a handler says it has completed: the settle that reads this does not wait. */
+static void hurry_settled(struct order *order, const struct entry *behind)
+{
+	const struct entry *before = TAILQ_PREV(behind, entry_list, lane_link);
+
+	if (before == NULL || before->state != ENTRY_SETTLING || before->end != END_SETTLED)
+		return;
+	order->verdicts.urgent |= order->verdicts.count > 0;
+	context_request_round(order->context);
+}
+
 /* Starts the entry that lanes_next() or lanes_leave() has given. */
 static void start(struct order *order, struct entry *next)
 {
@@ -229,8 +240,10 @@ void entry_admit(struct order *order, struct message *message, size_t stream,
 		entry_park(order, entry);
 	else if (arrival == ADMIT_HEAD || recall_next_of_lane(entry))
 		entry_ready(order, entry);
-	else if (entry->lane != NULL) /* a lower offset may have arrived while the lane waited */
+	else if (entry->lane != NULL) { /* a lower offset may have arrived while the lane waited */
 		start(order, lanes_next(&order->lanes, entry->lane));
+		hurry_settled(order, entry);
+	}
 }
 
 void entry_ready(struct order *order, struct entry *entry)
@@ -322,10 +335,11 @@ static void add_verdict(struct order *order, struct entry *entry)
 	if (verdicts->count++ == 0)
 		verdicts->since_ms = clock_now_ms();
 	if (entry->lane != NULL) {
-		verdicts->urgent |= entry->end == END_SETTLED ||
+		bool stops = !entry->in_lane.answered && TAILQ_NEXT(entry, lane_link) != NULL;
+
+		verdicts->urgent |= (stops && entry->end == END_SETTLED) ||
 				    lanes_is_half_unsettled(&order->lanes, entry->lane);
-		verdicts->stopping +=
-			!entry->in_lane.answered && TAILQ_NEXT(entry, lane_link) != NULL;
+		verdicts->stopping += stops;
 	}
 	context_request_round(order->context);
 }
