@@ -8,7 +8,7 @@ import functools
 import os
 import pathlib
 
-from languages.libraries import PYTHON, ROOT
+from languages.libraries import JAVA, PYTHON, ROOT, java
 
 import costs
 import endtoend
@@ -27,6 +27,14 @@ COMMANDS = {
     "Python": [PYTHON, str(ROOT / "handlers/python/bench/handler.py")],
     "Node.js": ["node", str(ROOT / "handlers/node/bench/handler.js")],
     "Go": [GO],
+    "Java": java("BenchHandler"),
+}
+# What the program `check` of a library makes, by the first word of its command.
+PREPARED = {
+    PYTHON: [pathlib.Path(PYTHON)],
+    "node": [ROOT / "handlers/node/dist", ROOT / "handlers/node/node_modules"],
+    GO: [pathlib.Path(GO)],
+    "java": [JAVA],
 }
 SIZES = {1: "one by one", 50: "fifty at a time"}
 
@@ -70,9 +78,7 @@ def _measure(servers, options, *, command, kind="noop", size=1):
 
 
 def installed(command):
-    program = pathlib.Path(command[-1]).parents[1]
-    return all(path.exists() for path in {"python": [pathlib.Path(PYTHON)], "node": [program / "dist", program / "node_modules"],
-                                          "languages": [pathlib.Path(GO)]}[program.name])
+    return all(path.exists() for path in PREPARED[command[0]])
 
 
 def _run(watch, shape):

@@ -8,6 +8,7 @@ import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = str(ROOT / ".cache/languages/python/bin/python")
+JAVA = ROOT / "handlers/java/target/classpath"
 
 
 def _python(name):
@@ -22,6 +23,11 @@ def _go(name):
     return [str(ROOT / ".cache/languages/go" / name)]
 
 
+def java(name):
+    """The command of a program of handlers/java."""
+    return ["java", "-XX:+UseSerialGC", f"@{JAVA}", name]
+
+
 COMMANDS = {
     "python-psycopg": _python("exactly_once.py"),
     "python-asyncpg": _python("exactly_once_asyncpg.py"),
@@ -31,6 +37,8 @@ COMMANDS = {
     "go-pgx": _go("exactly_once"),
     "go-sql": _go("exactly_once_sql"),
     "go-batch": _go("exactly_once_batch"),
+    "java-jdbc": java("ExactlyOnce"),
+    "java-batch": java("ExactlyOnceBatch"),
 }
 EACH = sorted(COMMANDS)
 # Other examples that read the topic orders: they handle messages, and stop on SIGTERM.
@@ -41,4 +49,6 @@ OTHERS = {
     "node-service": _node("service.js"),
     "go-minimal": _go("minimal"),
     "go-service": _go("service"),
+    "java-minimal": java("Minimal"),
+    "java-service": java("Service"),
 }

@@ -1,0 +1,79 @@
+"""complete() and transaction() of the Java library, with PostgreSQL: what they write, and a claim that is lost."""
+
+import subprocess
+
+import pytest
+
+from languages.libraries import java
+
+
+@pytest.fixture
+def rows(inboxd, inbox):
+    """Three messages that a handler has, with the claims 9001.1.17 to 9003.1.17."""
+    for number in (1, 2, 3):
+        inbox.execute("INSERT INTO inbox.inbox_messages (seq, source, event_id, topic, kafka_partition, kafka_offset, claimed_by,"
+                      " delivery_count) OVERRIDING SYSTEM VALUE VALUES (%s, 's', %s, 'other', 0, %s, 17, 1)",
+                      [9000 + number, f"m{number}", number])
+    return inbox
+
+
+@pytest.fixture
+def complete(postgres_server, database):
+    """complete(name of a function of CompleteWithJdbc); returns what it prints."""
+
+    def call(name):
+        done = subprocess.run([*java("io.inboxd.CompleteWithJdbc"), name], env=postgres_server.environment(database), capture_output=True,
+                              text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return call
+
+
+def stored(rows):
+    return [(row["status"] == "processed", row["result"]) for row in
+            rows.query("SELECT status, result FROM inbox.messages WHERE topic = 'other' ORDER BY seq")]
+
+
+def effects(rows):
+    return rows.value("SELECT to_regclass('effects')")
+
+
+def test_a_message_is_completed_with_a_transaction_of_the_program(rows, complete):
+    complete("inOwnTransaction")
+    assert stored(rows) == [(True, {"invoice": 1}), (True, None), (False, None)]
+
+
+def test_a_message_is_completed_with_a_transaction_of_the_library(rows, complete):
+    assert complete("inTransaction") == "Settled[]"
+    assert stored(rows) == [(True, {"table": "effects"}), (False, None), (False, None)]
+    assert effects(rows) == "effects"
+
+
+def test_another_verdict_rolls_the_transaction_back(rows, complete):
+    assert complete("withAnotherVerdict") == "Dead[reason=no vat, code=null]"
+    assert effects(rows) is None
+    assert not any(done for done, _ in stored(rows))
+
+
+def test_events_are_emitted_with_the_completion(rows, complete):
+    complete("withEvents")
+    assert stored(rows)[0] == (True, None)
+    assert [row["event_type"] for row in rows.query("SELECT event_type FROM inbox.outbox ORDER BY seq")] == ["made", "raw"]
+
+
+def test_a_batch_is_completed_at_once(rows, complete):
+    complete("aBatch")
+    assert stored(rows) == [(True, {"n": 1}), (False, None), (True, None)]
+
+
+@pytest.mark.parametrize("name", ["lost", "lostAlone"])
+def test_a_lost_claim_rolls_everything_back(rows, complete, name):
+    assert complete(name) == "9007.1.17 IB001"
+    assert effects(rows) is None
+    assert not any(done for done, _ in stored(rows))
+
+
+def test_a_completion_without_a_transaction_is_refused(rows, complete):
+    assert complete("withoutTransaction").count("open transaction") == 2
+    assert not any(done for done, _ in stored(rows))
