@@ -25,6 +25,7 @@
 #ifndef INBOXD_HANDLER_H
 #define INBOXD_HANDLER_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -131,6 +132,15 @@ INBOX_API int inbox_handler_serve(
  * inbox_handler_flush(), often. The caller owns the delivery until it calls a verdict. */
 INBOX_API int inbox_handler_next(
 	struct inbox_handler *handler, struct inbox_delivery **out, int timeout_ms);
+
+enum { INBOX_POLL_FDS = 2 };
+
+/* For a program that waits in poll(2) for other things, too, and calls inbox_handler_next(handler, &delivery, 0) when
+ * one of these descriptors is ready. Fills in the descriptors and their events; an unused one is -1. Returns the
+ * milliseconds after which the program must call next() in any case, at most 60,000. Ask again before each wait,
+ * because a new connection has another descriptor. Does not block. */
+INBOX_API int inbox_handler_poll_fds(
+	struct inbox_handler *handler, struct pollfd fds[INBOX_POLL_FDS]);
 
 /* Stops the handler. Messages that are not handed out are returned without spending an attempt. When
  * the open ones have their verdicts, run() returns and next() returns INBOX_STOPPED.

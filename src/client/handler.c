@@ -190,17 +190,29 @@ static int sleep_ms(const struct inbox_handler *handler, int64_t until_ms)
 	return left > 60000 ? 60000 : (int)left;
 }
 
-static void wait_for_news(struct inbox_handler *handler, int64_t until_ms)
+int inbox_handler_poll_fds(struct inbox_handler *handler, struct pollfd fds[INBOX_POLL_FDS])
 {
 	const bool sending = ih_wire_pending(&handler->wire) > 0;
-	struct pollfd fds[2] = {
-		{ .fd = handler->wire.fd, .events = (short)(sending ? POLLIN | POLLOUT : POLLIN) },
-		/* After a stop the eventfd stays readable, so it is not polled any more. */
-		{ .fd = handler->state < IH_DRAINING ? handler->wake_fd : -1, .events = POLLIN },
-	};
 
+	fds[0] = (struct pollfd){
+		.fd = handler->wire.fd,
+		.events = (short)(sending ? POLLIN | POLLOUT : POLLIN),
+	};
+	/* After a stop the eventfd stays readable, so it is not polled any more. */
+	fds[1] = (struct pollfd){
+		.fd = handler->state < IH_DRAINING ? handler->wake_fd : -1,
+		.events = POLLIN,
+	};
+	return TAILQ_EMPTY(&handler->ready) ? sleep_ms(handler, INT64_MAX) : 0;
+}
+
+static void wait_for_news(struct inbox_handler *handler, int64_t until_ms)
+{
+	struct pollfd fds[INBOX_POLL_FDS];
+
+	inbox_handler_poll_fds(handler, fds);
 	/* poll(2) can be interrupted, or fail for lack of kernel memory. The caller checks everything in any case. */
-	poll(fds, 2, sleep_ms(handler, until_ms));
+	poll(fds, INBOX_POLL_FDS, sleep_ms(handler, until_ms));
 }
 
 /* One round of next(): 0 with a delivery, or the reason why there is none. INBOX_TIMEOUT: none has arrived yet. */

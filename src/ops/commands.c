@@ -18,11 +18,12 @@
 
 extern char **environ;
 
-/* A command is one of three kinds: `on_inbox` works on the tables alone, `run` does the whole
- * command itself, and COMMAND_RUN, the daemon, also needs the sources to read them again at SIGHUP. */
+/* A command is one of four kinds: `on_inbox` works on the tables alone, `run` does the whole
+ * command itself, `bridge` is a handler and needs no configuration, and COMMAND_RUN, the daemon, also needs the sources to read them again at SIGHUP. */
 static const struct {
 	op_function *on_inbox;
 	int (*run)(const struct cli *cli, const struct config *config, struct err *err);
+	int (*bridge)(const struct cli *cli, struct err *err);
 	bool needs_kafka; /* the settings of Kafka must be complete */
 } commands[] = {
 	[COMMAND_RUN] = { .needs_kafka = true },
@@ -44,6 +45,7 @@ static const struct {
 	[COMMAND_BACKFILL] = { .on_inbox = op_backfill },
 	[COMMAND_OUTBOX] = { .on_inbox = op_outbox },
 	[COMMAND_REQUESTS] = { .on_inbox = op_requests },
+	[COMMAND_EXEC] = { .bridge = command_exec },
 };
 
 /* The options that librdkafka and libpq know, so that a misspelt one is an error. */
@@ -132,5 +134,7 @@ int command_execute(const struct cli *cli, struct err *err)
 		(void)printf(cli->json ? "{\"version\":\"%s\"}\n" : "inboxd %s\n", INBOXD_VERSION);
 		return 0;
 	}
+	if (commands[cli->command].bridge != NULL)
+		return commands[cli->command].bridge(cli, err);
 	return with_config(cli, err);
 }

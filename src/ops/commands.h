@@ -21,6 +21,8 @@ int command_adopt(const struct cli *cli, const struct config *config, struct err
  * most important failed check, which is already printed, so that `err` has no text: FAULT_DATABASE
  * when PostgreSQL cannot be reached, FAULT_KAFKA when Kafka cannot, FAULT_CHECK for anything else. */
 int command_check(const struct cli *cli, const struct config *config, struct err *err);
+/* Passes each message to a command, until a signal: see bridge/exec/exec.h. */
+int command_exec(const struct cli *cli, struct err *err);
 /* Applies the missing migrations; with --roles also grants the privileges of the roles. */
 int command_migrate(const struct cli *cli, const struct config *config, struct err *err);
 /* Moves the watermark of a partition, after it has compared the arguments with Kafka's log. Returns

@@ -23,7 +23,8 @@ LAYERS = {
     "http": {"base", "json", "model", "config", "report", "http"},
     "daemon": {"base", "json", "model", "config", "report", "trace", "store", "periodic", "ingest", "dispatch", "lease",
                "http", "daemon"},
-    "ops": {"base", "json", "model", "config", "report", "store", "ingest", "dispatch", "http", "daemon", "ops"},
+    "ops": {"base", "json", "model", "config", "report", "store", "ingest", "dispatch", "http", "daemon", "bridge", "ops"},
+    "bridge": {"base", "json", "bridge"},
     "client": {"base", "json", "client"},
 }
 # The rooms of dispatch, from the lowest to the highest. Each may include those before it.
@@ -103,7 +104,7 @@ def _may_include(layer, header):
     if not slash:
         return True
     if folder == "inboxd":
-        return layer == "client"
+        return layer in ("client", "bridge")
     if folder in LAYERS:
         return folder in LAYERS.get(layer, set()) or (layer, header) in EXCEPTIONS
     return True

@@ -11,6 +11,7 @@ import re
 
 import pytest
 
+from support.bridge import Bridge
 from support.inbox import Inbox, connect
 from support.kafka import Kafka
 from support.noop import NoopHandler
@@ -244,3 +245,23 @@ def noop_handler():
     yield start
     for client in made:
         client.stop()
+
+
+@pytest.fixture
+def bridge(request):
+    """bridge(sidecar, command, argument…) -> a running `inboxd exec` or `inboxd forward`. At the end it must drain and end
+    with exit code 0, unless the test has killed it."""
+    made = []
+
+    def start(sidecar, command, *arguments, **options):
+        made.append(Bridge(command, sidecar.socket_path, *arguments, **options))
+        return made[-1]
+
+    yield start
+    codes = [client.stop() for client in made if client.process.poll() is None]
+    report = getattr(request.node, "report_call", None)
+    if report is not None and report.failed:
+        print("\n".join(f"--- log of {client.directory}\n{client.stderr[-6000:]}" for client in made))
+    reports = [report for client in made if (report := client.sanitizer_report())]
+    assert not reports, reports[0]
+    assert not any(codes), f"exit codes of the bridges: {codes}"

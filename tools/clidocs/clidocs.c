@@ -65,9 +65,8 @@ static void man_command(const struct command_row *command)
 	(void)fputs(".\n", stdout);
 	roff(command->help);
 	for (size_t i = 0; i < cli_option_count; i++) {
-		if (cli_options[i].commands == 1U << command->command ||
-			(cli_options[i].commands != ~0U &&
-				(cli_options[i].commands & (1U << command->command)) != 0))
+		if (!option_is_general(&cli_options[i]) &&
+			(cli_options[i].commands & (1U << command->command)) != 0)
 			man_option(&cli_options[i]);
 	}
 }
@@ -85,14 +84,18 @@ static void man(void)
 		stdout);
 	for (size_t i = 0; i < cli_command_count; i++)
 		man_command(&cli_commands[i]);
-	(void)fputs(".SH OPTIONS OF EVERY COMMAND\n", stdout);
+	(void)fputs(".SH GENERAL OPTIONS\nA command that is a handler (exec) reads no "
+		    "configuration, and has no "
+		    "\\-\\-config and no \\-\\-set.\n",
+		stdout);
 	for (size_t i = 0; i < cli_option_count; i++) {
-		if (cli_options[i].commands == ~0U)
+		if (option_is_general(&cli_options[i]))
 			man_option(&cli_options[i]);
 	}
-	(void)fputs(".TP\n.B \\-\\-\nEnds the options: every argument after it is an event id, "
-		    "also one "
-		    "that begins with \\-, as in\n.BR \"inboxd show \\-\\- \\-1\" .\n",
+	(void)fputs(".TP\n.B \\-\\-\nEnds the options: every argument after it is a word, such as "
+		    "the command of "
+		    "exec, or an event id that begins with \\-, as in\n.BR \"inboxd show \\-\\- "
+		    "\\-1\" .\n",
 		stdout);
 	(void)fputs(".SH EXIT STATUS\n"
 		    "0 done, 1 usage, 2 configuration, 3 database, 4 Kafka, 5 socket, 6 a check "

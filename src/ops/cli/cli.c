@@ -190,6 +190,7 @@ static int wrong_value(const struct parse *parse, const struct option_row *optio
 		[KIND_COUNT] = "a number, 1 or more",
 		[KIND_OFFSET] = "a number, 0 or more",
 		[KIND_AGE] = "a duration such as 7d: a number with ms, s, m, h, d, w or y",
+		[KIND_SPAN] = "a duration such as 30s: a number with ms, s, m, h, d, w or y",
 	};
 
 	if (text[0] == '\0')
@@ -202,6 +203,17 @@ static int wrong_value(const struct parse *parse, const struct option_row *optio
 		wanted[option->kind]);
 }
 
+static int add_text(struct cli_texts *texts, const char *text, struct err *err)
+{
+	const char **items = realloc(texts->items, (texts->count + 1) * sizeof(*items));
+
+	if (items == NULL)
+		return err_memory(err);
+	texts->items = items;
+	texts->items[texts->count++] = text;
+	return 0;
+}
+
 static int store_value(struct parse *parse, const struct option_row *option, const char *text)
 {
 	void *place = (char *)parse->cli + option->offset;
@@ -212,12 +224,15 @@ static int store_value(struct parse *parse, const struct option_row *option, con
 		good = cli_number(text, &number) && number > 0;
 	else if (option->kind == KIND_OFFSET)
 		good = cli_number(text, &number);
-	else if (option->kind == KIND_AGE)
-		good = duration_read(text, &number) && number < INT64_MAX;
+	else if (option->kind == KIND_AGE || option->kind == KIND_SPAN)
+		good = duration_read(text, &number) && number < INT64_MAX &&
+		       (number > 0 || option->kind == KIND_AGE);
 	else if (option->choices != NULL)
 		good = cli_is_choice(option->choices, text);
 	if (!good)
 		return wrong_value(parse, option, text);
+	if (option->kind == KIND_TEXTS)
+		return add_text(place, text, parse->err);
 	if (option->kind == KIND_TEXT || option->kind == KIND_ANY_TEXT)
 		*(const char **)place = text;
 	else
@@ -367,6 +382,8 @@ void cli_fini(struct cli *cli)
 {
 	free(cli->set);
 	free(cli->words);
+	free(cli->bridge.topics.items);
+	free(cli->bridge.types.items);
 	*cli = (struct cli){ .command = COMMAND_NONE };
 }
 

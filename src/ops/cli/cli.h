@@ -35,6 +35,7 @@ enum command {
 	COMMAND_BACKFILL,
 	COMMAND_OUTBOX,
 	COMMAND_REQUESTS,
+	COMMAND_EXEC,
 	COMMAND_VERSION,
 };
 
@@ -73,6 +74,25 @@ struct cli_bounds {
 	int64_t older_than; /* ms; -1 = not given */
 };
 
+/* The values of an option that may be repeated, in order. */
+struct cli_texts {
+	const char **items; /* owned by the struct */
+	size_t count;
+};
+
+/* A handler that is a command of inboxd: which messages it takes, and how. */
+struct cli_bridge {
+	const char *handler;
+	const char *socket;
+	struct cli_texts topics;
+	struct cli_texts types;
+	int64_t jobs;    /* 0 = not given; so do the next two */
+	int64_t timeout; /* ms */
+	int64_t extend;  /* ms */
+	bool lines;      /* exec --lines */
+	bool settled;    /* exec --settled */
+};
+
 /* All texts are borrowed from argv. */
 struct cli {
 	enum command command;
@@ -88,6 +108,7 @@ struct cli {
 	struct cli_filter filter;
 	struct cli_range range;
 	struct cli_bounds bounds;
+	struct cli_bridge bridge;
 	const char *source;
 	const char *payload;
 	bool body; /* requests show --body */

@@ -8,6 +8,7 @@
 
 #define FOR(command) (1U << (command))
 #define FOR_ALL      (~0U)
+#define FOR_CONFIG   (~CLI_BRIDGES)
 #define FOR_FILTER                                                                                 \
 	(FOR(COMMAND_LIST) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_OUTBOX))
 #define FOR_IDS (FOR(COMMAND_SHOW) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD))
@@ -111,6 +112,18 @@ const struct command_row cli_commands[] = {
 		"last 100000. `show KEY` prints one; --body also prints its response, which only the owner\n"
 		"of the schema may read. `forget KEY` deletes one: the next copy of the request runs again.\n"
 		"If several scopes have the key, select one with --scope.\n", 2 },
+	{ COMMAND_EXEC, "exec", "Pass each message to a command: a handler without a library", "-- COMMAND [ARGUMENT]...",
+		"Connects to the socket of inboxd as a handler and runs COMMAND once for each message. The\n"
+		"event is on stdin as JSON, its attributes are in the environment: CE_ID, CE_TYPE and so\n"
+		"on, and CE_INBOXCLAIM for inbox.complete(). Exit code 0: done, and stdout, if it is JSON,\n"
+		"is the result; 65: dead; 75 and every other: retry. The reason is the last line on stderr.\n"
+		"\n"
+		"With --lines, COMMAND goes on running. It gets an event a line on stdin and writes an\n"
+		"answer a line: `done`, `retry REASON`, `dead REASON`, `snooze 5s`, or a verdict as JSON.\n"
+		"\n"
+		"When the time for a message is over, the command is killed with its whole process group.\n"
+		"SIGTERM lets running commands finish; a second one kills them. exec reads no configuration\n"
+		"file.\n", SIZE_MAX },
 	{ COMMAND_VERSION, "version", "Print the version", "",
 		"`inboxd --version` does the same.\n", 0 },
 };
@@ -206,11 +219,33 @@ const struct option_row cli_options[] = {
 		"print what would be done, and change nothing", NULL },
 	{ 'y', "yes", NULL, FOR_CHANGE | FOR_LISTS, KIND_FLAG, offsetof(struct cli, yes),
 		"do not ask for confirmation", NULL, FOR_LISTS },
-	{ 'c', "config", "FILE", FOR_ALL, KIND_TEXT, offsetof(struct cli, config_file),
+	{ 0, "handler", "NAME", CLI_BRIDGES, KIND_TEXT, offsetof(struct cli, bridge.handler),
+		"the name of the handler; required. Processes with one name share the work", NULL },
+	{ 0, "topic", "TOPIC", CLI_BRIDGES, KIND_TEXTS, offsetof(struct cli, bridge.topics),
+		"subscribe to this topic; may be repeated; default: all topics", NULL },
+	{ 0, "type", "TYPE", CLI_BRIDGES, KIND_TEXTS, offsetof(struct cli, bridge.types),
+		"subscribe to events of this type; * at the end = prefix; may be repeated; default: all types", NULL },
+	{ 0, "consumer", "NAME", CLI_BRIDGES, KIND_TEXT, offsetof(struct cli, filter.consumer),
+		"the consumer whose messages are processed; default: the one with the name of the handler", NULL },
+	{ 'j', "jobs", "N", FOR(COMMAND_EXEC), KIND_COUNT, offsetof(struct cli, bridge.jobs),
+		"how many commands run at a time, at most 1024; default 1", NULL },
+	{ 0, "timeout", "TIME", CLI_BRIDGES, KIND_SPAN, offsetof(struct cli, bridge.timeout),
+		"how long a message may take: 30s, 5m; default: the timeout of the consumer, otherwise 30s", NULL },
+	{ 0, "extend", "TIME", FOR(COMMAND_EXEC), KIND_SPAN, offsetof(struct cli, bridge.extend),
+		"extend the deadline while the command runs, until it has run so long in all: 2h", NULL },
+	{ 0, "lines", NULL, FOR(COMMAND_EXEC), KIND_FLAG, offsetof(struct cli, bridge.lines),
+		"keep the command running: a line for each message, a line for each answer", NULL },
+	{ 0, "settled", NULL, FOR(COMMAND_EXEC), KIND_FLAG, offsetof(struct cli, bridge.settled),
+		"exit code 0 means that the command has called inbox.complete() in its transaction", NULL },
+	{ 0, "socket", "PATH", CLI_BRIDGES, KIND_TEXT, offsetof(struct cli, bridge.socket),
+		"the socket of inboxd; default: INBOXD_SOCKET_PATH, otherwise /run/inboxd/inbox.sock", NULL },
+	{ 0, "json", NULL, CLI_BRIDGES, KIND_FLAG, offsetof(struct cli, json),
+		"write the log as JSON", NULL },
+	{ 'c', "config", "FILE", FOR_CONFIG, KIND_TEXT, offsetof(struct cli, config_file),
 		"configuration file; default: INBOXD_CONFIG, otherwise " CLI_STANDARD_FILE, NULL },
-	{ 0, "set", "SECTION.KEY=VALUE", FOR_ALL, KIND_SET, 0,
+	{ 0, "set", "SECTION.KEY=VALUE", FOR_CONFIG, KIND_SET, 0,
 		"set one value, which overrides the file and the environment; may be repeated", NULL },
-	{ 0, "json", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, json),
+	{ 0, "json", NULL, FOR_CONFIG, KIND_FLAG, offsetof(struct cli, json),
 		"print JSON: one object, or one per line for lists", NULL, FOR(COMMAND_RUN) | FOR(COMMAND_MIGRATE) },
 	{ 'h', "help", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, help),
 		"print this help", NULL },

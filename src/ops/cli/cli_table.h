@@ -27,9 +27,11 @@ enum option_kind {
 	KIND_TEXT,
 	KIND_ANY_TEXT, /* may be empty */
 	KIND_SET,
+	KIND_TEXTS,  /* may be repeated */
 	KIND_COUNT,  /* a number, 1 or more */
 	KIND_OFFSET, /* a number, 0 or more */
 	KIND_AGE,    /* a duration, in ms */
+	KIND_SPAN,   /* the same, longer than 0 */
 };
 
 /* A name may occur in several rows, for different commands. All of them take a value, or none does. */
@@ -45,6 +47,15 @@ struct option_row {
 	/* Commands that accept the option and ignore it; their help does not list it. */
 	unsigned silent;
 };
+
+/* The commands that are handlers: they read no configuration. */
+#define CLI_BRIDGES (1U << COMMAND_EXEC)
+
+/* True for an option of every command that reads the configuration, and possibly of the others. */
+static inline bool option_is_general(const struct option_row *option)
+{
+	return (option->commands | CLI_BRIDGES) == ~0U;
+}
 
 /* True when the help of the command lists the option. */
 static inline bool option_is_offered(const struct option_row *option, enum command command)

@@ -1,0 +1,64 @@
+/*
+ * A child process in a process group of its own, with pipes to its stdin, stdout and stderr. Nothing of it outlives it:
+ * when the process ends or is killed, so is everything that remains in its group. The kernel kills the process, too, if
+ * inboxd itself is killed (PR_SET_PDEATHSIG); what it has started then goes on.
+ *
+ * What it writes to stderr is copied to the stderr of inboxd. What it writes to stdout is kept, up to a limit.
+ *
+ * The program must have one thread, with SIGCHLD blocked. Nothing here waits, except for the start of a program.
+ */
+#ifndef BRIDGE_EXEC_PROCESS_H
+#define BRIDGE_EXEC_PROCESS_H
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "bridge/exec/exit_status.h"
+#include "bridge/exec/last_line.h"
+
+#define PROCESS_FDS 3
+
+struct process {
+	pid_t pid; /* 0 = there is no process */
+	int in;    /* -1 = closed; so are the next two */
+	int out;
+	int err;
+	bool killed;
+	bool input_open; /* stdin stays open when all input is written */
+	struct buf input;
+	size_t sent;
+	struct buf output;
+	bool overflow; /* output beyond the limit was dropped */
+	struct last_line last_line;
+	struct ending ending; /* how the last process ended */
+};
+
+/* `output_max` bytes of stdout are kept. */
+void process_init(struct process *process, size_t output_max);
+/* Kills it, if it runs. */
+void process_fini(struct process *process);
+
+/* Starts a program, which is searched in PATH if its name has no slash. It must not run already. FAULT_INTERNAL: the
+ * kernel or the program's file does not allow it; the text has the reason. */
+int process_start(
+	struct process *process, char *const *command, char *const *environment, struct err *err);
+/* Adds to what is written to its stdin. Without `more`, stdin is closed behind it. False: no memory. */
+bool process_write(struct process *process, struct bytes bytes, bool more);
+/* Closes its stdin. */
+void process_end_input(struct process *process);
+/* Kills the whole group. The process ends later: see processes_reap(). */
+void process_kill(struct process *process);
+
+/* Fills in what to poll for it. */
+void process_prepare(const struct process *process, struct pollfd fds[PROCESS_FDS]);
+/* Writes and reads what is possible at once. */
+void process_exchange(struct process *process);
+
+/* Takes the exit status of a process that has ended. The processes are found by `find`, which returns NULL for one that
+ * is not known. (As process 1 of a container, inboxd inherits such processes.) Afterwards its last output is read, and
+ * its pid is 0. Returns it, or NULL when no process has ended. */
+struct process *process_reap(struct process *(*find)(void *arg, pid_t pid), void *arg);
+
+#endif

@@ -1,0 +1,65 @@
+/*
+ * The commands that are handlers of their own: they pass messages on to something that does not use a handler library.
+ * They need no configuration, because they may run in another container than the sidecar and under another user.
+ */
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "bridge/exec/exec.h"
+#include "ops/commands.h"
+
+/* The options that all bridges have. */
+static int intake_of(
+	const struct cli *cli, int64_t jobs, struct intake_options *out, struct err *err)
+{
+	const struct cli_bridge *bridge = &cli->bridge;
+
+	if (bridge->handler == NULL)
+		return err_set(err, FAULT_USAGE,
+			"the name of the handler is missing: give --handler NAME");
+	if (bridge->jobs > INTAKE_JOBS_MAX)
+		return err_set(err, FAULT_USAGE, "--jobs: %lld is more than %d",
+			(long long)bridge->jobs, INTAKE_JOBS_MAX);
+	*out = (struct intake_options){
+		.handler = bridge->handler,
+		.consumer = cli->filter.consumer,
+		.socket = bridge->socket,
+		.topics = bridge->topics.items,
+		.topic_count = bridge->topics.count,
+		.types = bridge->types.items,
+		.type_count = bridge->types.count,
+		.jobs = (int)(bridge->jobs > 0 ? bridge->jobs : jobs),
+		.timeout_ms = bridge->timeout,
+	};
+	log_configure(LOG_INFO, cli->json);
+	return 0;
+}
+
+int command_exec(const struct cli *cli, struct err *err)
+{
+	struct exec_options options = {
+		.lines = cli->bridge.lines,
+		.settles = cli->bridge.settled,
+		.extend_ms = cli->bridge.extend,
+	};
+	CLEANUP(freep) char **command = calloc(cli->word_count + 1, sizeof(*command));
+	int r = intake_of(cli, 1, &options.intake, err);
+
+	if (r != 0)
+		return r;
+	if (command == NULL)
+		return err_memory(err);
+	if (cli->word_count == 0)
+		return err_set(err, FAULT_USAGE,
+			"the command is missing: inboxd exec --handler NAME -- COMMAND "
+			"[ARGUMENT]...");
+	if (options.lines && options.settles)
+		return err_set(err, FAULT_USAGE,
+			"--settled is about exit codes: with --lines, answer \"settled\" instead");
+	/* execve(2) takes arguments that it does not change. */
+	for (size_t i = 0; i < cli->word_count; i++)
+		command[i] = (char *)(uintptr_t)cli->words[i];
+	options.command = command;
+	return exec_run(&options, err);
+}
