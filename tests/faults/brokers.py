@@ -102,6 +102,9 @@ class Cluster:
         """The number of the node; -1 = none."""
         return self._described().topics[topic].partitions[partition].leader
 
+    def in_sync(self, topic, partition):
+        return self._described().topics[topic].partitions[partition].isrs
+
     def leads(self, number):
         """{(topic, partition)} that a node leads; __consumer_offsets is the groups' coordinators."""
         return {(topic.topic, partition.id) for topic in self._described().topics.values()

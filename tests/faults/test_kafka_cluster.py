@@ -5,6 +5,7 @@ from confluent_kafka.admin import NewTopic
 
 from brokers import Cluster
 from fleet import Fleet
+from support.outbox import Outbox, first_copies, values
 from support.wait import eventually
 from whole import log_events
 
@@ -100,6 +101,41 @@ def test_a_partition_without_a_leader_does_not_stop_others(cluster, make_inboxd,
         fleet.assert_clean()
     finally:
         fleet.close()
+
+
+@pytest.mark.timeout(300)
+def test_a_topic_without_answers_ends_no_election(cluster, make_inboxd, inbox, name):
+    """A replica of one topic is missing, so nothing of it is confirmed. The flight takes half a minute, as long as an election
+    lasts without a renewal. No other event is published twice."""
+    unanswered, other = f"{name}.unanswered", f"{name}.other"
+    for topic, replicas in [(name, 1), (unanswered, 3), (other, 1)]:
+        cluster.streams.create(topic, 1, min_insync_replicas=replicas)
+    outbox = Outbox(inbox)
+    pair = [make_inboxd(outbox={"enabled": True},
+                        kafka={"topics": [name], "bootstrap.servers": cluster.bootstrap, **FAST}).start() for _ in range(2)]
+    leader = eventually(lambda: next((one for one in pair if one.metric("inboxd_outbox_leader")), None))
+    for topic in (unanswered, other):
+        outbox.emit(topic, "a", "0")
+        cluster.streams.read(topic, 1)
+    eventually(lambda: outbox.count() == 0)
+    dead = next(number for number in cluster.nodes if number != cluster.leader(unanswered, 0))
+    cluster.nodes[dead].kill()
+    eventually(lambda: len(cluster.in_sync(unanswered, 0)) == 2, 60)
+    with outbox.transaction() as emit:
+        for number in range(1, 4):
+            emit(unanswered, "a", str(number))
+            emit(other, "a", str(number))
+    assert values(cluster.streams.read(other, 4)) == ["0", "1", "2", "3"]
+    eventually(lambda: {state[2] for state in outbox.states().values()} == {"TOPIC", None}, 90, "the topic to be held")
+    eventually(lambda: leader.metric("inboxd_outbox_held_topics") == 1)
+    outbox.emit(other, "a", "4")
+    assert values(cluster.streams.read(other, 5, timeout=60)) == ["0", "1", "2", "3", "4"]
+    assert leader.metric("inboxd_outbox_leader") == 1
+    assert not any(log_events(one, "outbox_lost") for one in pair)
+    cluster.restore()
+    assert first_copies(cluster.streams.read(unanswered, 4, timeout=90)) == {b"a": ["0", "1", "2", "3"]}
+    eventually(lambda: outbox.count() == 0)
+    assert sum(cluster.streams.log_end(other).values()) == 5
 
 
 def test_another_cluster_is_refused(cluster, fleet, kafka_server, streams, make_topic, make_inboxd):

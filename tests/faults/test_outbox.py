@@ -155,6 +155,25 @@ def test_a_relay_that_was_stopped_for_40_seconds_wakes_beside_its_successor(make
 
 
 @pytest.mark.timeout(300)
+def test_a_broker_that_answers_after_40_seconds_has_no_event_too_early(make_inboxd, outbox, streams, kafka, events):
+    """What both relays have sent in the meantime is in its sockets, and it writes that, too: copies, without a gap."""
+    pair = [make_inboxd(outbox=ON, kafka=SOON, worker=SHORT_LEASE).start() for _ in range(2)]
+    with Writers(outbox, events) as writers:
+        eventually(lambda: writers.total() > 200 and any(sidecar.metric("inboxd_outbox_leader") for sidecar in pair))
+        kafka.pause()
+        try:
+            since = time.monotonic()
+            eventually(lambda: time.monotonic() - since > 40, timeout=60)
+        finally:
+            kafka.resume()
+        more = writers.total() + 200
+        eventually(lambda: writers.total() > more)
+        writers.stop()
+        writers.check(streams)
+    assert sum(sidecar.metric("inboxd_outbox_failures_total") for sidecar in pair) > 0
+
+
+@pytest.mark.timeout(300)
 def test_while_the_broker_is_away_events_wait_and_no_attempt_counts(make_inboxd, outbox, streams, kafka, events):
     sidecar = make_inboxd(outbox=ON).start()
     outbox.emit(events, "a", "1")

@@ -117,6 +117,13 @@ class Kafka:
         process.end(self._process, signal.SIGKILL)
         self._process = None
 
+    def pause(self):
+        """It answers nothing, and its connections stay open, until resume()."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self._process.send_signal(signal.SIGCONT)
+
     def is_running(self):
         return self._process is not None and self._process.poll() is None
 

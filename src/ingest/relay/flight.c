@@ -17,8 +17,8 @@
 #define ANSWER_MS      30000 /* without an answer for so long, a partition has no leader */
 #define ANSWER_LAST_MS 2000  /* after a stop was requested */
 #define SLICE_MS       100
-#define COMMIT_MS      30000
-#define TOPIC_AGAIN_MS 5000 /* until the head of a held topic is tried again */
+#define COMMIT_MS      20000 /* with a renewal before it, shorter than an election lasts */
+#define TOPIC_AGAIN_MS 5000  /* until the head of a held topic is tried again */
 #define LOG_EVERY_MS   10000
 #define LOG_BURST      10
 #define FIRST_ROOM     256
@@ -26,6 +26,8 @@
 
 int flight_init(struct flight *flight, const struct flight_options *options, struct err *err)
 {
+	int r;
+
 	*flight = (struct flight){
 		.options = *options,
 		.refused_limit = LIMIT_INIT(LOG_BURST, LOG_EVERY_MS),
@@ -35,7 +37,8 @@ int flight_init(struct flight *flight, const struct flight_options *options, str
 		.publish_seconds =
 			metrics_get(options->metrics, METER_OUTBOX_PUBLISH_SECONDS, NULL, NULL),
 	};
-	return digester_new(&flight->digester, err);
+	r = digester_new(&flight->digester, err);
+	return r == 0 ? json_stream_new(&flight->json, err) : r;
 }
 
 void flight_drop_producers(struct flight *flight)
@@ -53,6 +56,7 @@ void flight_fini(struct flight *flight)
 	flight_drop_producers(flight);
 	relay_topics_fini(&flight->topics);
 	digester_free(flight->digester);
+	json_stream_free(flight->json);
 	buf_fini(&flight->name);
 	buf_fini(&flight->scratch);
 	free(flight->events);
@@ -99,6 +103,7 @@ static struct relay_record_source source_of(
 		.rows = flight->rows,
 		.row = event->row,
 		.topic = event->topic == NULL ? NULL : event->topic->name,
+		.json = flight->json,
 	};
 }
 
@@ -157,7 +162,6 @@ static int take_events(struct flight *flight, struct err *err)
 	struct relay_topic *topic = NULL;
 	int r = make_room(flight, (size_t)rows_count(rows), err);
 
-	flight->count = 0;
 	flight->result_count = 0;
 	for (int row = 0; r == 0 && row < rows_count(rows); row++) {
 		struct flight_event *event = &flight->events[flight->count];
@@ -450,14 +454,22 @@ static bool all_answered(struct flight *flight, int timeout_ms)
 	       (flight->single == NULL || producer_wait(flight->single, timeout_ms));
 }
 
-static void await_answers(struct flight *flight)
+static int renew(struct flight *flight, struct err *err)
+{
+	return flight->options.renew(flight->options.arg, err);
+}
+
+static int await_answers(struct flight *flight, struct err *err)
 {
 	int64_t until_ms = clock_now_ms() + ANSWER_MS;
+	int r = 0;
 
-	while (!all_answered(flight, SLICE_MS) && clock_now_ms() < until_ms) {
+	while (r == 0 && !all_answered(flight, SLICE_MS) && clock_now_ms() < until_ms) {
 		if (atomic_load(flight->options.stop) && clock_now_ms() + ANSWER_LAST_MS < until_ms)
 			until_ms = clock_now_ms() + ANSWER_LAST_MS;
+		r = renew(flight, err);
 	}
+	return r;
 }
 
 static bool has_transactions(const struct flight *flight)
@@ -582,8 +594,12 @@ static int fill_group(struct flight *flight, struct err *err)
 	if (r == 0 && has_transactions(flight))
 		r = producer_begin(flight->producer, err);
 	for (size_t i = 0; r == 0 && i < flight->count; i++) {
-		if (!flight->events[i].decided)
-			r = add_event(flight, &flight->events[i], err);
+		if (flight->events[i].decided)
+			continue;
+		r = renew(flight, err); /* to ask about many topics takes long */
+		if (r != 0)
+			return r;
+		r = add_event(flight, &flight->events[i], err);
 	}
 	return r == FLIGHT_FULL ? 0 : r;
 }
@@ -619,14 +635,16 @@ static int send_group(struct flight *flight, struct err *err)
 	char words[256];
 	int r = fill_group(flight, err);
 
-	if (r < 0) {
+	if (r == 0) {
+		FAULT_POINT("outbox_sent");
+		r = await_answers(flight, err);
+	}
+	if (r != 0) {
 		for (size_t i = 0; i < flight->count; i++)
 			flight->events[i].sent = false;
 		flight_drop_producers(flight);
 		return r;
 	}
-	FAULT_POINT("outbox_sent");
-	await_answers(flight);
 	FAULT_POINT("outbox_answered");
 	(void)snprintf(words, sizeof(words), "%s", producer_last_words(flight->producer));
 	r = read_answers(flight, err);
@@ -655,6 +673,10 @@ int flight_run(
 
 	flight->rows = rows;
 	flight->kind = kind;
+	flight->count = 0;
+	/* librdkafka remembers each topic as long as the producer exists */
+	if (relay_topics_tidy(&flight->topics))
+		flight_drop_producers(flight);
 	r = take_events(flight, err);
 	while (r == 0 && !flight_is_complete(flight)) {
 		if (atomic_load(flight->options.stop))

@@ -1,6 +1,7 @@
 /*
  * Sends a page of events to Kafka and decides what becomes of each (rules O3, O4 and O5). It knows the rows, the
- * producers and the holds, but neither the table nor the schedule. Blocks for up to half a minute. One thread.
+ * producers and the holds, but neither the table nor the schedule. Blocks for up to half a minute for each group. One
+ * thread.
  *
  * Events are sent in the order of seq, in groups. The next group is sent when the brokers have answered for all of the
  * one before. A group ends before an event that might make the brokers refuse others: those of a topic fit into one
@@ -18,6 +19,7 @@
 #include "ingest/fault_log_limit.h"
 #include "ingest/relay/locked_rows.h"
 #include "ingest/relay/relay_topics.h"
+#include "json/stream.h"
 #include "model/outbox/holds.h"
 #include "report/metrics.h"
 #include "store/outbox/relay_rows.h"
@@ -52,6 +54,10 @@ struct flight_options {
 	const atomic_bool *stop; /* when it is true, the waits are short */
 	struct holds *holds;
 	const struct locked_rows *locked; /* they are not sent */
+	/* Called again and again during a flight; keeps this instance elected. Its result ends the flight, if it is not
+	 * 0. */
+	int (*renew)(void *arg, struct err *err);
+	void *arg;
 };
 
 /* Memory of flight_run(), used again by the next one. */
@@ -59,6 +65,7 @@ struct flight {
 	struct flight_options options;
 	struct relay_topics topics;
 	struct digester *digester;
+	struct json_stream *json;
 	struct producer *producer; /* NULL = none */
 	struct producer *single;   /* for events that are sent alone; NULL = none */
 	struct buf name;
@@ -95,7 +102,8 @@ struct flight_place {
 bool flight_find_place(struct flight *flight, struct flight_place *place);
 
 /* Sends the fresh rows of the page. `results` has one entry for each event that must be recorded; it borrows from the
- * rows until the next call. A fault concerns the events without a decision; the others count. */
+ * rows until the next call. A fault concerns the events without a decision; the others count. The result may also be one
+ * of options.renew(). */
 int flight_run(
 	struct flight *flight, const struct rows *rows, enum flight_kind kind, struct err *err);
 /* True when something was decided about every fresh row of the page. */

@@ -20,6 +20,7 @@
 #include "base/time/clock.h"
 #include "ingest/fault_log_limit.h"
 #include "ingest/relay/flight.h"
+#include "ingest/relay/relay_gauges.h"
 #include "model/outbox/holes.h"
 #include "periodic/periodic.h"
 #include "report/meters.h"
@@ -28,7 +29,7 @@
 #define RENEW_MS    5000
 #define DUE_MS      1000 /* between two searches without holds: operators release events */
 #define DUE_HELD_MS 100
-#define LEFT_MS     5000
+#define HEADS_MS    5000
 #define LOW_MS      60000
 #define LOW_ROWS    100
 #define SWEEP_ROWS  10000
@@ -70,7 +71,7 @@ struct relay {
 	/* When something was done last: */
 	int64_t renewed_ms;
 	int64_t due_ms;
-	int64_t left_ms;
+	int64_t heads_ms;
 	int64_t locked_ms;
 	int64_t low_ms;
 	int64_t passed_ms;
@@ -78,13 +79,7 @@ struct relay {
 	int64_t period_ms; /* from the beginning of the next round to that of the one after it */
 	bool found;        /* this round has found events */
 	struct fault_log_limit fault_limit;
-	struct metric *leader;
-	struct metric *waiting;
-	struct metric *oldest;
-	struct metric *dead;
-	struct metric *holes_gauge;
-	struct metric *held_keys;
-	struct metric *held_topics;
+	struct relay_gauges gauges;
 	struct metric *failures;
 };
 
@@ -115,17 +110,7 @@ static struct relay_page page_of(const struct relay *relay)
 
 static void show_memory(struct relay *relay)
 {
-	metric_set(relay->leader, relay->elected);
-	metric_set(relay->holes_gauge, (double)relay->holes.count);
-	metric_set(relay->held_topics, (double)relay->holds.topics);
-	metric_set(relay->held_keys, (double)(relay->holds.count - relay->holds.topics));
-}
-
-static void show_backlog(struct relay *relay, const struct relay_backlog *backlog)
-{
-	metric_set(relay->waiting, (double)backlog->waiting);
-	metric_set(relay->dead, (double)backlog->dead);
-	metric_set(relay->oldest, (double)backlog->oldest_ms / 1000.0);
+	relay_gauges_show_memory(&relay->gauges, relay->elected, &relay->holes, &relay->holds);
 }
 
 /* After a fault. What was not recorded is read again. The backlog stays in the metrics: it does not shrink while the
@@ -237,6 +222,18 @@ static void lose(struct relay *relay)
 	forget(relay);
 }
 
+static int renew_now(struct relay *relay, struct relay_election *election, struct err *err)
+{
+	int r = relay_renew(
+		relay->periodic.db, relay->options.instance, lowest_open(relay), election, err);
+
+	if (r == RELAY_ANOTHERS)
+		lose(relay);
+	if (r == 0)
+		holes_bound(&relay->holes, election->transaction);
+	return r;
+}
+
 /* The sequence is behind the tip after a restore or a failover: new events would have lower seqs. */
 static int renew(struct relay *relay, struct err *err)
 {
@@ -245,18 +242,21 @@ static int renew(struct relay *relay, struct err *err)
 
 	if (!is_time(&relay->renewed_ms, RENEW_MS))
 		return 0;
-	r = relay_renew(
-		relay->periodic.db, relay->options.instance, lowest_open(relay), &election, err);
-	if (r == RELAY_ANOTHERS)
-		lose(relay);
-	if (r != 0)
+	r = renew_now(relay, &election, err);
+	if (r != 0 || election.last_number >= relay->tip)
 		return r;
-	holes_bound(&relay->holes, election.transaction);
-	if (election.last_number >= relay->tip)
-		return 0;
 	log_warn("outbox_sequence_behind", LOG_INT("last_number", election.last_number),
 		LOG_INT("tip", relay->tip), LOG_STR("next", "the whole outbox is read again"));
 	return take_over(relay, &election, err);
+}
+
+/* A flight can take longer than an election lasts without a renewal. */
+static int renew_in_flight(void *arg, struct err *err)
+{
+	struct relay *relay = arg;
+	struct relay_election election;
+
+	return is_time(&relay->renewed_ms, RENEW_MS) ? renew_now(relay, &election, err) : 0;
 }
 
 /* --- A flight ---------------------------------------------------------------------------------- */
@@ -281,6 +281,9 @@ static int record(struct relay *relay, struct err *err)
 	while (r < 0 && db_error_is_lock(err) && clock_now_ms() < until_ms &&
 		!periodic_is_stopping(&relay->periodic)) {
 		settle.skip_locked = relay->locked.count < LOCKED_ROWS_MOST;
+		r = renew_in_flight(relay, err);
+		if (r != 0)
+			return r;
 		r = relay_settle(relay->periodic.db, &settle, err);
 	}
 	if (r == RELAY_ANOTHERS)
@@ -330,15 +333,13 @@ static int fly(struct relay *relay, const struct rows *rows, enum flight_kind ki
 {
 	struct err later = ERR_INIT;
 	int sent = flight_run(&relay->flight, rows, kind, err);
-	int r = record(relay, sent == 0 ? err : &later);
+	int r = sent == RELAY_ANOTHERS ? sent : record(relay, sent == 0 ? err : &later);
 
 	if (relay->flight.count > 0)
 		relay->found = true;
 	if (relay->passing)
 		note_parked(relay);
-	if (sent < 0)
-		return sent;
-	return r;
+	return sent != 0 ? sent : r;
 }
 
 /* --- The five places --------------------------------------------------------------------------- */
@@ -445,10 +446,9 @@ static int look_at_heads(struct relay *relay, struct err *err)
 	uint64_t hashes[HEADS_PAGE];
 	const struct hold *hold = NULL;
 	size_t count = 0;
-	int left = 0;
 	int r;
 
-	if (relay->holds.count == 0 || !is_time(&relay->left_ms, LEFT_MS))
+	if (relay->holds.count == 0 || !is_time(&relay->heads_ms, HEADS_MS))
 		return 0;
 	while (count < HEADS_PAGE &&
 		(hold = holds_next_waiting(&relay->holds, &relay->head_at)) != NULL) {
@@ -457,14 +457,11 @@ static int look_at_heads(struct relay *relay, struct err *err)
 	}
 	if (hold == NULL)
 		relay->head_at = 0;
-	r = relay_left(relay->periodic.db, (struct relay_seqs){ seqs, count }, &rows, err);
-	for (size_t i = 0; r == 0 && i < count; i++) {
-		for (left = 0; left < rows_count(rows); left++) {
-			if (rows_int(rows, left, 0) == seqs[i])
-				break;
-		}
-		if (left == rows_count(rows))
-			holds_release(&relay->holds, hashes[i], seqs[i]);
+	r = relay_gone(relay->periodic.db, (struct relay_seqs){ seqs, count }, &rows, err);
+	for (int row = 0; r == 0 && row < rows_count(rows); row++) {
+		int64_t at = rows_int(rows, row, 0);
+
+		holds_release(&relay->holds, hashes[at], seqs[at]);
 	}
 	return r;
 }
@@ -578,10 +575,9 @@ static int count_backlog(struct relay *relay, struct err *err)
 	if (!is_time(&relay->counted_ms, GAUGES_MS))
 		return 0;
 	r = relay_backlog(relay->periodic.db, COUNT_CAP, lowest_open(relay), &backlog, err);
-	if (r != 0)
-		return r;
-	show_backlog(relay, &backlog);
-	return 0;
+	if (r == 0)
+		relay_gauges_show_backlog(&relay->gauges, &backlog);
+	return r;
 }
 
 static int look_everywhere(struct relay *relay, struct err *err)
@@ -639,7 +635,7 @@ static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 	if (r == 0)
 		r = look_everywhere(relay, err);
 	if (r == RELAY_ANOTHERS) {
-		show_backlog(relay, &(struct relay_backlog){ .waiting = 0 });
+		relay_gauges_show_backlog(&relay->gauges, &(struct relay_backlog){ .waiting = 0 });
 		*pause_ms = ELECT_MS;
 		return PERIODIC_IDLE;
 	}
@@ -718,18 +714,6 @@ static const struct periodic_task task = {
 
 /* --- Start and end ----------------------------------------------------------------------------- */
 
-static void find_metrics(struct relay *relay, struct metrics *metrics)
-{
-	relay->leader = metrics_get(metrics, METER_OUTBOX_LEADER, NULL, NULL);
-	relay->waiting = metrics_get(metrics, METER_OUTBOX_WAITING, NULL, NULL);
-	relay->oldest = metrics_get(metrics, METER_OUTBOX_OLDEST, NULL, NULL);
-	relay->dead = metrics_get(metrics, METER_OUTBOX_DEAD, NULL, NULL);
-	relay->holes_gauge = metrics_get(metrics, METER_OUTBOX_HOLES, NULL, NULL);
-	relay->held_keys = metrics_get(metrics, METER_OUTBOX_HELD_KEYS, NULL, NULL);
-	relay->held_topics = metrics_get(metrics, METER_OUTBOX_HELD_TOPICS, NULL, NULL);
-	relay->failures = metrics_get(metrics, METER_OUTBOX_FAILURES, NULL, NULL);
-}
-
 int relay_new(struct relay **out, const struct relay_options *options, struct err *err)
 {
 	struct relay *relay = calloc(1, sizeof(*relay));
@@ -743,11 +727,13 @@ int relay_new(struct relay **out, const struct relay_options *options, struct er
 	relay->holes = (struct holes)HOLES_INIT;
 	relay->holds = (struct holds)HOLDS_INIT;
 	relay->fault_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
-	find_metrics(relay, options->metrics);
+	relay_gauges_init(&relay->gauges, options->metrics);
+	relay->failures = metrics_get(options->metrics, METER_OUTBOX_FAILURES, NULL, NULL);
 	r = periodic_init(&relay->periodic, &periodic, err);
 	if (r == 0) {
 		const struct flight_options flight = { options->config, options->metrics,
-			&relay->periodic.thread.stop, &relay->holds, &relay->locked };
+			&relay->periodic.thread.stop, &relay->holds, &relay->locked,
+			renew_in_flight, relay };
 
 		r = flight_init(&relay->flight, &flight, err);
 	}

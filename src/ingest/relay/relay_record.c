@@ -160,23 +160,32 @@ static bool is_json(const char *content_type)
 						    "+json", strlen("+json")) == 0);
 }
 
-static void add_data(const struct relay_record_source *source, struct buf *out)
+/* Whatever its content type says, a payload that is not JSON would break the envelope. */
+static int add_data(const struct relay_record_source *source, struct buf *out, struct err *err)
 {
 	struct bytes payload = value_of(source, RELAY_PAYLOAD);
+	int r = JSON_BROKEN;
 
-	if (is_json(rows_text(source->rows, source->row, RELAY_CONTENT_TYPE))) {
+	if (is_json(rows_text(source->rows, source->row, RELAY_CONTENT_TYPE)))
+		r = json_stream_read(source->json, payload, NULL, NULL, err);
+	if (r < 0)
+		return r;
+	if (r == 0) {
 		buf_add_str(out, ",\"data\":");
 		buf_add(out, payload.data, payload.length);
-		return;
+		return 0;
 	}
 	buf_add_str(out, ",\"data_base64\":\"");
 	base64_add(out, payload);
 	buf_add_char(out, '"');
+	return 0;
 }
 
-static void write_structured(const struct relay_record_source *source,
-	const struct attributes *attributes, struct buf *out)
+static int write_structured(const struct relay_record_source *source,
+	const struct attributes *attributes, struct buf *out, struct err *err)
 {
+	int r;
+
 	buf_add_char(out, '{');
 	add_member(out, "specversion", BYTES_LITERAL("1.0"));
 	add_member(out, "id", value_of(source, RELAY_EVENT_ID));
@@ -185,8 +194,9 @@ static void write_structured(const struct relay_record_source *source,
 	add_member(out, "time", bytes_of(attributes->time));
 	add_member(out, "subject", value_of(source, RELAY_SUBJECT));
 	add_member(out, "datacontenttype", value_of(source, RELAY_CONTENT_TYPE));
-	add_data(source, out);
+	r = add_data(source, out, err);
 	buf_add_char(out, '}');
+	return r == 0 && !buf_ok(out) ? err_memory(err) : r;
 }
 
 /* --- All forms --------------------------------------------------------------------------------- */
@@ -224,6 +234,7 @@ int relay_record_write(const struct relay_record_source *source, struct buf *scr
 {
 	struct attributes attributes;
 	bool bare = is_bare(source);
+	int r;
 
 	take_attributes(source, &attributes);
 	*out = (struct outgoing){
@@ -234,9 +245,9 @@ int relay_record_write(const struct relay_record_source *source, struct buf *scr
 	};
 	if (!bare && is_structured(source)) {
 		buf_reset(scratch);
-		write_structured(source, &attributes, scratch);
-		if (!buf_ok(scratch))
-			return err_memory(err);
+		r = write_structured(source, &attributes, scratch, err);
+		if (r != 0)
+			return r;
 		out->value = (struct bytes){ scratch->data, scratch->length };
 	}
 	out->headers = producer_headers_new();

@@ -1,12 +1,13 @@
 /*
  * Turns an event of the outbox into a record: its key, its value, inboxd's headers and the user's (docs/outbox.md). Pure
- * except for the list of headers. Any thread.
+ * except for the list of headers. One thread for each JSON stream.
  */
 #ifndef INGEST_RELAY_RELAY_RECORD_H
 #define INGEST_RELAY_RELAY_RECORD_H
 
 #include "base/buf.h"
 #include "ingest/kafka/producer.h"
+#include "json/stream.h"
 #include "store/pg/rows.h"
 
 struct relay_record_source {
@@ -14,6 +15,7 @@ struct relay_record_source {
 	const struct rows *rows; /* of a page of events */
 	int row;
 	const char *topic;
+	struct json_stream *json; /* reads the payload of structured events */
 };
 
 /* The name of the event's topic, appended to the empty `out`: its own, or the one of outbox.topic. False: there is no

@@ -11,15 +11,20 @@
 
 #define CHECK_AGAIN_MS 300000
 #define FIRST_ROOM     16
+#define TIDY_LEAST     1024
+
+static void topic_free(struct relay_topic *topic)
+{
+	free(topic->name);
+	free(topic);
+}
 
 void relay_topics_fini(struct relay_topics *topics)
 {
-	for (size_t i = 0; i < topics->count; i++) {
-		free(topics->items[i]->name);
-		free(topics->items[i]);
-	}
+	for (size_t i = 0; i < topics->count; i++)
+		topic_free(topics->items[i]);
 	free(topics->items);
-	*topics = (struct relay_topics){ NULL, 0, 0 };
+	*topics = (struct relay_topics){ .items = NULL };
 }
 
 static size_t find(const struct relay_topics *topics, uint64_t hash)
@@ -76,6 +81,30 @@ struct relay_topic *relay_topics_get(struct relay_topics *topics, const char *na
 	return topic;
 }
 
+static bool is_checked(const struct relay_topic *topic, int64_t now_ms)
+{
+	return topic->checked_ms != 0 && now_ms - topic->checked_ms < CHECK_AGAIN_MS;
+}
+
+/* The next time comes after as many topics again, so the time for it is linear in their number. */
+bool relay_topics_tidy(struct relay_topics *topics)
+{
+	int64_t now_ms = clock_now_ms();
+	size_t count = topics->count;
+
+	if (count < TIDY_LEAST || count < topics->tidy_at)
+		return false;
+	topics->count = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (is_checked(topics->items[i], now_ms))
+			topics->items[topics->count++] = topics->items[i];
+		else
+			topic_free(topics->items[i]);
+	}
+	topics->tidy_at = 2 * topics->count;
+	return topics->count < count;
+}
+
 static int cannot_be_used(struct relay_topic *topic, const char *why)
 {
 	(void)snprintf(topic->why, sizeof(topic->why), "%.*s", (int)sizeof(topic->why) - 1, why);
@@ -87,7 +116,7 @@ int relay_topic_check(struct relay_topic *topic, struct producer *producer, stru
 	int64_t now_ms = clock_now_ms();
 	int r;
 
-	if (topic->checked_ms != 0 && now_ms - topic->checked_ms < CHECK_AGAIN_MS)
+	if (is_checked(topic, now_ms))
 		return 0;
 	r = producer_look(producer, topic->name, err);
 	if (r == PRODUCER_NO_TOPIC)

@@ -1,6 +1,6 @@
 /*
- * The topics to which the relay has sent events lately: whether they can be used, and which records they accept. One
- * thread.
+ * The topics to which the relay has sent events lately: whether they can be used, and which records they accept. The
+ * number of topics has no limit, so those that were not used for some minutes are forgotten. One thread.
  */
 #ifndef INGEST_RELAY_RELAY_TOPICS_H
 #define INGEST_RELAY_RELAY_TOPICS_H
@@ -26,11 +26,15 @@ struct relay_topics {
 	struct relay_topic **items; /* by hash */
 	size_t count;
 	size_t room;
+	size_t tidy_at; /* number of entries */
 };
 
 void relay_topics_fini(struct relay_topics *topics);
 /* The entry of this topic; made if it does not exist. Its address stays. NULL: no memory. */
 struct relay_topic *relay_topics_get(struct relay_topics *topics, const char *name, uint64_t hash);
+/* If many topics were added: frees those about which the brokers would be asked again anyway. True: there were some. No
+ * entry may be in use. */
+bool relay_topics_tidy(struct relay_topics *topics);
 /* Asks the brokers about the topic, unless they were asked lately. 0: it can be used. RELAY_TOPIC_HELD: it cannot;
  * `topic->why` says why. FAULT_KAFKA: no broker answered. */
 enum { RELAY_TOPIC_HELD = 1 };

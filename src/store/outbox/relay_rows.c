@@ -177,12 +177,12 @@ int relay_parked(struct db *db, int max_rows, int64_t after, struct rows **out, 
 	return read_pinned(db, QUERY_RELAY_PARKED, &params, out, err);
 }
 
-int relay_left(struct db *db, struct relay_seqs seqs, struct rows **out, struct err *err)
+int relay_gone(struct db *db, struct relay_seqs seqs, struct rows **out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
 	add_seqs(&params, seqs);
-	return db_run(db, QUERY_RELAY_LEFT, &params, out, err);
+	return db_run(db, QUERY_RELAY_GONE, &params, out, err);
 }
 
 int relay_backlog(

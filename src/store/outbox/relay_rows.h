@@ -98,8 +98,8 @@ int relay_heads(
 	struct db *db, int max_rows, struct relay_head after, struct rows **out, struct err *err);
 /* Parked rows behind the seq `after`. */
 int relay_parked(struct db *db, int max_rows, int64_t after, struct rows **out, struct err *err);
-/* Those of the seqs that are still deferred: one column. */
-int relay_left(struct db *db, struct relay_seqs seqs, struct rows **out, struct err *err);
+/* Those of the seqs that are deferred no longer: one column with their places in the list. */
+int relay_gone(struct db *db, struct relay_seqs seqs, struct rows **out, struct err *err);
 
 /* What became of an event. */
 enum relay_outcome { RELAY_RETRY, RELAY_PARK, RELAY_DEAD, RELAY_PUBLISHED };
