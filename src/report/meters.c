@@ -114,9 +114,12 @@ const struct metric_family meters[METER_COUNT] = {
 	[METER_EVENTS_DROPPED] = COUNTER("inboxd_events_dropped_total",
 		"Answers whose events were not stored, because inbox.complete() had completed the "
 		"message."),
+	[METER_OUTBOX_UNATTENDED] = GAUGE("inboxd_outbox_unattended",
+		"Events that wait although no instance was elected to publish them for half a "
+		"minute; the same in all instances."),
 	[METER_OUTBOX_LEADER] = GAUGE("inboxd_outbox_leader",
-		"1 if this instance is elected to publish events. Other instances report 0 in all "
-		"gauges of the outbox."),
+		"1 if this instance is elected to publish events. Other instances report 0 in the "
+		"gauges that follow."),
 	[METER_OUTBOX_WAITING] = GAUGE("inboxd_outbox_waiting",
 		"Events that are not published yet, deferred ones included; about 10000 at most."),
 	[METER_OUTBOX_OLDEST] =

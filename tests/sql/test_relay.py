@@ -267,10 +267,32 @@ def test_rows_below_the_floor_are_found(db, statements):
     assert seqs(statements.run("relay_low", 2, ALL, -5, made[2])) == made[:2], "page by page"
 
 
-def test_events_that_are_no_longer_deferred_are_missing(db, statements):
+def test_events_that_are_no_longer_deferred_are_found(db, statements):
     made = [emit(db) for _ in range(4)]
     defer(statements, made[:3], [0, 1, 2], [0] * 3, [0] * 3, [None] * 3, [None] * 3)
-    assert [row[0] for row in statements.run("relay_left", made)] == made[:2]
+    missing = made[-1] + 100
+    assert [row[0] for row in statements.run("relay_gone", [missing, *made])] == [0, 3, 4]
+
+
+def test_events_are_unattended_when_nobody_was_elected_for_half_a_minute(db, statements):
+    def unattended():
+        return statements.run("count_unattended", 10)[0][0]
+
+    made = [emit(db) for _ in range(4)]
+    assert unattended() == 0, "the schema is new"
+    db.execute("UPDATE inbox.outbox_relay SET seen_at = now() - interval '31 seconds'")
+    assert unattended() == 4
+    defer(statements, made[:2], [0, 1], [0] * 2, [0] * 2, [None] * 2, [None] * 2)
+    assert unattended() == 0, "elected"
+    statements.count("relay_resign", ME)
+    assert unattended() == 0, "a moment ago"
+    db.execute("UPDATE inbox.outbox_relay SET seen_at = now() - interval '31 seconds'")
+    assert unattended() == 4, "two new ones and two deferred ones"
+    db.execute("UPDATE inbox.outbox SET available_at = NULL, dead_at = now()")
+    assert unattended() == 0
+    for _ in range(20):
+        emit(db)
+    assert unattended() == 6, "of the lowest ten, four are dead"
 
 
 def test_confirmed_events_are_deleted_or_marked(db, statements):
@@ -393,6 +415,7 @@ def test_each_statement_of_the_relay_follows_its_index_and_stops(backlog):
     parked = list(range(30_001, 30_001 + flight))
     holes = list(range(tip, tip + 2 * flight, 2))
     be_elected(Statements(db))
+    db.execute("UPDATE inbox.outbox_relay SET seen_at = now() - interval '1 hour'")
     zeros = [0] * flight
     nothing = [None] * flight
     # The pages that each may touch: those of its rows and of the index, not those of the table.
@@ -412,9 +435,11 @@ def test_each_statement_of_the_relay_follows_its_index_and_stops(backlog):
             ("outbox_pkey", "relay_free", 12 * flight, waiting),
             ("outbox_pkey", "relay_keep", 20 * flight, waiting, zeros, zeros, ME),
             ("outbox_pkey", "relay_defer", 40 * flight, waiting, [1] * flight, zeros, zeros, nothing, nothing, ME),
-            ("outbox_pkey", "relay_left", 5 * flight, parked),
+            ("outbox_pkey", "relay_gone", 5 * flight, parked),
             ("outbox_pkey", "relay_backlog", 2000, 1000, tip),
-            ("outbox_dead", "relay_backlog", 2000, 1000, tip)]:
+            ("outbox_dead", "relay_backlog", 2000, 1000, tip),
+            ("outbox_pkey", "count_unattended", 2000, 1000),
+            ("outbox_waiting", "count_unattended", 2000, 1000)]:
         plan = explain(db, name, *values)
         assert index in plan.indexes(), name
         assert not plan.scans_whole("outbox"), name

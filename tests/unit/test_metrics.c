@@ -459,6 +459,7 @@ static void the_meters_are_the_documented_ones(void **state)
 		"inboxd_dead_topic_produced_total 0\n",
 		"inboxd_dead_topic_failures_total 0\n",
 		"inboxd_events_dropped_total 0\n",
+		"inboxd_outbox_unattended 0\n",
 		"inboxd_outbox_leader 0\n",
 		"inboxd_outbox_waiting 0\n",
 		"inboxd_outbox_oldest_seconds 0\n",

@@ -240,6 +240,8 @@ static void gauges_finished(struct table *table, const struct job *job)
 		metric_set(metrics_get(metrics, METER_DEAD, NULL, NULL), (double)gauges->dead);
 		metric_set(metrics_get(metrics, METER_OLDEST_XMIN, NULL, NULL),
 			(double)gauges->snapshot_ms / 1000.0);
+		metric_set(metrics_get(metrics, METER_OUTBOX_UNATTENDED, NULL, NULL),
+			(double)gauges->unattended);
 	}
 	/* Rows for nobody are left out: they must not keep ingest from storing. */
 	for (size_t i = 0; i < gauges->known.count; i++)

@@ -169,6 +169,7 @@ struct gauge_rows {
 	struct rows *for_nobody;
 	struct rows *dead;
 	struct rows *snapshot;
+	struct rows *unattended;
 };
 
 static void gauge_rows_fini(struct gauge_rows *results)
@@ -181,6 +182,7 @@ static void gauge_rows_fini(struct gauge_rows *results)
 	rows_free(results->for_nobody);
 	rows_free(results->dead);
 	rows_free(results->snapshot);
+	rows_free(results->unattended);
 }
 
 static void add_streams_of(
@@ -244,7 +246,12 @@ static int queue_expensive(struct db *db, const struct gauges_request *request,
 	params_bigint(&cap, request->cap);
 	if (r == 0)
 		r = db_queue(db, QUERY_COUNT_DEAD, &cap, &results->dead, err);
-	return r != 0 ? r : db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &results->snapshot, err);
+	if (r == 0)
+		r = db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &results->snapshot, err);
+	/* its settings hold until the end of the transaction, so nothing may follow */
+	if (r == 0)
+		r = db_queue(db, QUERY_RELAY_SETTINGS, NULL, NULL, err);
+	return r != 0 ? r : db_queue(db, QUERY_COUNT_UNATTENDED, &cap, &results->unattended, err);
 }
 
 static void read_backlog(const struct backlog_rows *results, struct backlog *out)
@@ -306,5 +313,6 @@ int waiting_rows_gauges(
 		return 0;
 	out->dead = rows_int(results.dead, 0, 0);
 	out->snapshot_ms = rows_int(results.snapshot, 0, 0);
+	out->unattended = rows_int(results.unattended, 0, 0);
 	return read_for_nobody(results.for_nobody, &out->for_nobody, err);
 }

@@ -59,11 +59,12 @@ struct gauges_request {
 };
 struct gauges {
 	struct backlogs known; /* the caller adds the known consumers */
-	/* The next three are filled when `expensive` is set. */
+	/* The next ones are filled when `expensive` is set. */
 	struct backlogs
 		for_nobody; /* consumers that are not known and have rows; at most `cap` rows in all */
 	int64_t dead;       /* at most `cap` */
 	int64_t snapshot_ms; /* age of the oldest snapshot in the server */
+	int64_t unattended; /* events of the outbox that no instance publishes; at most 2 * `cap` */
 };
 void gauges_fini(struct gauges *gauges);
 int waiting_rows_gauges(
