@@ -171,6 +171,13 @@ struct config {
 	struct log_config log;
 };
 
+/* True without topics to read, and with the outbox: the sidecar publishes events, and does nothing else. */
+static inline bool config_sends_only(const struct config *config)
+{
+	return config->kafka_topics.count == 0 && config->consumer_count == 0 &&
+	       config->outbox.enabled;
+}
+
 /* The rules of a consumer, or NULL if the configuration does not list it. Borrowed. */
 const struct consumer_rules *config_consumer_rules(const struct config *config, const char *name);
 /* The rules of a topic: its own, else those of "*". Never NULL. Borrowed. */

@@ -107,7 +107,8 @@ static int check_statement_size(struct config *config, struct err *err)
 		batch->origin, batch->texts.items[0], record->texts.items[0], record->origin);
 }
 
-/* What Kafka cannot do without; the second name is an older alias in librdkafka. */
+/* What Kafka cannot do without; the second name is an older alias in librdkafka. A sidecar that only publishes events
+ * reads no topics. */
 static const struct {
 	const char *name;
 	const char *alias;
@@ -155,7 +156,8 @@ static int check_required(const struct config *config, struct err *err)
 		const char *name = required[i].name;
 		const struct entry *instead;
 
-		if (is_set(config, name) || is_set(config, required[i].alias))
+		if (is_set(config, name) || is_set(config, required[i].alias) ||
+			(strcmp(name, "topics") == 0 && config_sends_only(config)))
 			continue;
 		instead = mistyped(config, name);
 		if (instead != NULL)

@@ -40,7 +40,7 @@ struct instance_run {
 	struct queue *handovers;
 	struct wake wake;
 	struct dispatch *dispatch;
-	struct ingest *ingest;
+	struct ingest *ingest; /* NULL: config_sends_only() */
 	struct heartbeat *heartbeat;
 	struct janitor *janitor;
 	struct dead_topic *dead_topic;
@@ -188,14 +188,17 @@ static int make_ingest(struct daemon *daemon, struct instance_run *run, struct e
 		.instance = run->instance.id,
 		.first_low_seq = run->instance.first_low_seq,
 	};
+	bool sends_only = config_sends_only(daemon->config);
 
-	return ingest_new(&run->ingest, &options, err);
+	atomic_store(&daemon->health.sends_only, sends_only);
+	if (!sends_only)
+		return ingest_new(&run->ingest, &options, err);
+	log_info("sends_only", LOG_STR("why", "kafka.topics is empty, and outbox.enabled is true"),
+		LOG_STR("next", "events are published; no message is read or delivered"));
+	return 0;
 }
 
-/* Order: dispatch runs before ingest hands messages to it. heartbeat_fence_earlier() runs before
- * ingest starts, so that the rows of earlier instances are waiting and their keys need no hold
- * (rule R12). */
-static int begin(struct daemon *daemon, struct instance_run *run, struct err *err)
+static int make(struct daemon *daemon, struct instance_run *run, struct err *err)
 {
 	int r = make_shared(daemon, run, err);
 
@@ -211,13 +214,21 @@ static int begin(struct daemon *daemon, struct instance_run *run, struct err *er
 		r = make_dead_topic(daemon, run, err);
 	if (r == 0)
 		r = make_ingest(daemon, run, err);
-	if (r == 0)
-		r = dispatch_start(run->dispatch, err);
+	return r;
+}
+
+/* Order: dispatch runs before ingest hands messages to it. heartbeat_fence_earlier() runs before
+ * ingest starts, so that the rows of earlier instances are waiting and their keys need no hold
+ * (rule R12). */
+static int start(struct instance_run *run, struct err *err)
+{
+	int r = dispatch_start(run->dispatch, err);
+
 	if (r == 0)
 		heartbeat_fence_earlier(run->heartbeat);
 	if (r == 0)
 		r = heartbeat_start(run->heartbeat, err);
-	if (r == 0)
+	if (r == 0 && run->ingest != NULL)
 		r = ingest_start(run->ingest, err);
 	if (r == 0)
 		r = janitor_start(run->janitor, err);
@@ -421,6 +432,7 @@ int instance_run(struct daemon *daemon, struct err *err)
 {
 	struct instance_run run = { .wake = WAKE_INIT };
 	struct watchdog watchdog;
+	bool made;
 	int hung = 0;
 	int r = registration_run(daemon, &run.instance, err);
 
@@ -429,10 +441,13 @@ int instance_run(struct daemon *daemon, struct err *err)
 	atomic_store(&daemon->supervision.fenced, false); /* set by the previous instance */
 	/* the registration was the first heartbeat */
 	atomic_store(&daemon->health.heartbeat_ms, run.instance.sent_ms);
-	r = begin(daemon, &run, err);
+	r = make(daemon, &run, err);
+	made = r == 0;
+	if (made)
+		r = start(&run, err);
 	if (r != 0) {
 		watch_the_end(daemon, &watchdog, r);
-		if (run.ingest != NULL && run.heartbeat != NULL)
+		if (made)
 			hung = stop_at_once(&run);
 	} else {
 		announce(daemon, &run);

@@ -38,12 +38,13 @@ void status_page_add(struct buf *json, void *arg)
 		(long long)(clock_now_ms() - daemon->started_ms) / 1000);
 	buf_addf(json,
 		",\"database_ok\":%s,\"broker_ok\":%s,\"group_joined\":%s,\"away\":%s,\"stopping\":"
-		"%s",
+		"%s,\"sends_only\":%s",
 		atomic_load(&health->database_ok) ? "true" : "false",
 		atomic_load(&health->broker_ok) ? "true" : "false",
 		atomic_load(&health->group_joined) ? "true" : "false",
 		atomic_load(&health->away) ? "true" : "false",
-		atomic_load(&health->stopping) ? "true" : "false");
+		atomic_load(&health->stopping) ? "true" : "false",
+		atomic_load(&health->sends_only) ? "true" : "false");
 	buf_addf(json,
 		",\"claimed\":%.0f,\"waiting\":%.0f,\"dead\":%.0f,\"unrouted\":%.0f,"
 		"\"waiting_for_nobody\":%lld,\"handlers\":",

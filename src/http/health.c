@@ -4,6 +4,8 @@
  *
  * The rows of a table decide what an orchestrator does: a row in the first one restarts the process,
  * a row in the second one makes it not ready. Therefore nothing that a restart cannot cure is in the first.
+ *
+ * A sidecar that only publishes events has no ingest, which is the one that knows the brokers: those checks pass.
  */
 #include "http/health.h"
 
@@ -39,7 +41,7 @@ static void check_tick(
 
 static void check_ingest(const struct health_view *view, struct buf *detail)
 {
-	if (!view->health->stopping)
+	if (!view->health->stopping && !view->health->sends_only)
 		check_tick(view, view->health->ingest_tick_ms, "ingest", detail);
 }
 
@@ -81,7 +83,7 @@ static void check_group(const struct health_view *view, struct buf *detail)
 {
 	/* An instance that is away has left its partitions to a member that can handle them, so
 	 * nothing is wrong. */
-	if (view->health->group_joined || view->health->away)
+	if (view->health->group_joined || view->health->away || view->health->sends_only)
 		return;
 	if (!lease_is_held(view))
 		buf_add_str(detail, "out of the Kafka group until PostgreSQL confirms a heartbeat");
@@ -95,14 +97,16 @@ static void check_group(const struct health_view *view, struct buf *detail)
 
 static void check_broker(const struct health_view *view, struct buf *detail)
 {
-	if (!view->health->broker_ok)
+	if (!view->health->broker_ok && !view->health->sends_only)
 		buf_add_str(detail, "no Kafka broker is reachable");
 }
 
 /* The ticks are 0 until the loops run; check_tick() alone would call that progress. */
 static void check_started(const struct health_view *view, struct buf *detail)
 {
-	if (view->health->ingest_tick_ms == 0 || view->health->dispatch_tick_ms == 0)
+	bool ingest_runs = view->health->ingest_tick_ms != 0 || view->health->sends_only;
+
+	if (!ingest_runs || view->health->dispatch_tick_ms == 0)
 		buf_add_str(detail, "still starting");
 }
 
@@ -112,7 +116,8 @@ static void check_stored(const struct health_view *view, struct buf *detail)
 	int64_t stored_ms = view->health->stored_ms;
 	int64_t last_ms = stored_ms > view->since_ms ? stored_ms : view->since_ms;
 
-	if (!view->health->stopping && view->now_ms - last_ms > HEALTH_STALL_MS)
+	if (!view->health->stopping && !view->health->sends_only &&
+		view->now_ms - last_ms > HEALTH_STALL_MS)
 		buf_addf(detail, "records are waiting, and none was stored for %lld s",
 			seconds(view->now_ms - last_ms));
 }

@@ -434,6 +434,8 @@ int ingest_start(struct ingest *ingest, struct err *err)
  * does not answer. */
 int ingest_stop(struct ingest *ingest, int64_t timeout_ms)
 {
+	if (ingest == NULL)
+		return 0;
 	thread_request_stop(&ingest->thread);
 	if (!thread_wait(&ingest->thread, timeout_ms / 2)) {
 		db_interrupt(ingest->db);

@@ -44,7 +44,7 @@ int ingest_new(struct ingest **out, const struct ingest_options *options, struct
 int ingest_start(struct ingest *ingest, struct err *err);
 /* Stops consuming: stores the current batch, commits offsets and leaves the group. Returns 0 when
  * the thread has ended. Returns 1 when timeout_ms has passed, because a library call hangs; the
- * caller must then end the process without freeing the object (rule R20). */
+ * caller must then end the process without freeing the object (rule R20). Accepts NULL. */
 int ingest_stop(struct ingest *ingest, int64_t timeout_ms);
 /* Call it only after ingest_stop() returned 0, or if the thread was never started. */
 void ingest_free(struct ingest *ingest);

@@ -17,6 +17,7 @@ struct health {
 	_Atomic int64_t
 		stored_ms; /* the last COMMIT of a batch, or the last time nothing was to be stored */
 	atomic_bool database_ok;
+	atomic_bool sends_only;     /* there is no ingest: config_sends_only() */
 	atomic_bool away;           /* outside the group, because it lacks a handler (rule R16) */
 	atomic_bool group_joined;   /* the Kafka group has sent an assignment; it may be empty */
 	atomic_bool broker_ok;      /* at least one broker can be reached */

@@ -1,5 +1,6 @@
 """The outbox: events that the service emits in its transactions are published to Kafka."""
 
+import base64
 import datetime
 import json
 import signal
@@ -90,6 +91,19 @@ def test_a_structured_event_is_json_and_a_plain_one_has_two_headers(start, outbo
     outbox.emit(plain, "a", "x", id="e-3")
     record = streams.read(plain, 1)[0]
     assert (record.value(), record.headers()) == (b"x", [("content-type", b"text/plain"), ("event-id", b"e-3")])
+
+
+def test_a_structured_event_is_json_also_if_its_payload_is_not(start, outbox, streams, events):
+    """Its content type says that it is JSON."""
+    start(outbox={"format": "structured"})
+    payloads = [b'{"n": 1} ', b'{"n": 1', b'"\xff"', b"1 2", b""]
+    with outbox.transaction() as emit:
+        for payload in payloads:
+            emit.connection.execute("SELECT inbox.emit_bytes(%s, 'a', 'T', %s, 'application/json')", [events, payload])
+    records = [json.loads(record.value()) for record in streams.read(events, len(payloads))]
+    assert records[0]["data"] == {"n": 1}
+    assert [base64.b64decode(record["data_base64"]) for record in records[1:]] == payloads[1:]
+    assert {record["datacontenttype"] for record in records} == {"application/json"}
 
 
 def test_the_topic_of_the_configuration_contains_aggregate_and_type(start, outbox, streams, make_topic, name):
@@ -260,6 +274,64 @@ def test_without_the_outbox_nothing_of_it_runs(start_inboxd, outbox, events, inb
     assert streams.log_end(events) == {0: 0}
 
 
+def test_events_that_nobody_publishes_are_reported_by_every_sidecar(start_inboxd, start, outbox, events, inbox, streams):
+    """None of the sidecars has outbox.enabled."""
+    sidecar = start_inboxd()
+    outbox.emit(events, "a", "1")
+    eventually(lambda: sidecar.metric("inboxd_outbox_unattended") == 1, timeout=60)
+    start()
+    streams.read(events, 1)
+    eventually(lambda: sidecar.metric("inboxd_outbox_unattended") == 0, timeout=60)
+
+
+# A service that only emits
+
+def test_a_sidecar_without_topics_only_publishes(start, outbox, streams, events, group, kafka_server):
+    sidecar = start(kafka={"topics": None}, outbox={"poll": "60s", "poll_idle": "60s"})
+    assert sidecar.get("/readyz")[0] == sidecar.get("/livez")[0] == 200
+    assert sidecar.status()["sends_only"] is True
+    assert log_has(sidecar, "sends_only")
+    for number in range(1, 4):
+        outbox.emit(events, "a", str(number))
+        with socket.socket(socket.AF_UNIX) as service:
+            service.connect(sidecar.socket_path)
+            service.sendall(b'{"jsonrpc":"2.0","id":1,"method":"poke"}\n')
+            assert json.loads(service.recv(1000))["result"] == {}
+        assert values(streams.read(events, number, timeout=10)) == [str(value) for value in range(1, number + 1)]
+    eventually(lambda: outbox.count() == 0)
+    headers = dict(streams.read(events, 1)[0].headers())
+    assert headers["ce_source"] == f"/{group}".encode()
+    ready = {check: sidecar.metric("inboxd_ready", check=check) for check in ("database", "group", "broker", "progress")}
+    assert set(ready.values()) == {1}
+    listed = kafka_server.admin().list_consumer_groups().result(30).valid
+    assert group not in {one.group_id for one in listed}
+    sidecar.signal(signal.SIGHUP)
+    eventually(lambda: log_has(sidecar, "reloaded"))
+    outbox.emit(events, "a", "4")
+    assert sidecar.stop() == 0
+
+
+def test_a_sidecar_without_topics_and_without_the_outbox_is_refused(make_inboxd):
+    sidecar = make_inboxd(kafka={"topics": None})
+    assert sidecar.start(ready=False).wait(30) == 2
+    assert "kafka.topics is not set" in sidecar.stderr
+
+
+def test_a_sidecar_without_topics_takes_no_messages_of_others(start, start_inboxd, handler, streams, topic, inbox, outbox, events):
+    """Two sidecars of one schema: one reads, the other one only publishes."""
+    sender = start(kafka={"topics": None})
+    reader = start_inboxd()
+    handler(reader)
+    streams.events(topic, [f"e{number}" for number in range(10)])
+    inbox.wait_processed(10)
+    outbox.emit(events, "a", "1")
+    assert values(streams.read(events, 1)) == ["1"]
+    assert sender.metric("inboxd_outbox_leader") == 1
+    reader.stop()
+    outbox.emit(events, "a", "2")
+    assert values(streams.read(events, 2)) == ["1", "2"]
+
+
 # Refused events and unusable topics
 
 def test_a_too_large_event_stops_only_its_key_until_the_limit_is_raised(start, outbox, streams, make_topic):
@@ -394,6 +466,53 @@ def test_the_key_goes_on_when_an_operator_discards_its_head(start, outbox, strea
     eventually(lambda: INFINITY in [row["available_at"] for row in outbox.rows()])
     inbox.execute("UPDATE inbox.outbox SET available_at = NULL, dead_at = now() WHERE retry_count = 1")
     assert values(streams.read(small, 1)) == ["a2"]
+
+
+# Old snapshots
+
+def blocks(inbox):
+    """Pages that all statements so far have read of the outbox and its indexes."""
+    inbox.execute("SELECT pg_stat_clear_snapshot()")
+    return inbox.value("SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read FROM pg_statio_user_tables"
+                       " WHERE relid = 'inbox.outbox'::regclass")
+
+
+def polls(inbox):
+    return inbox.value("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelid = 'inbox.outbox_pkey'::regclass")
+
+
+def idle_cost(inbox):
+    """Pages of an idle poll."""
+    first, before = polls(inbox), blocks(inbox)
+    eventually(lambda: polls(inbox) >= first + 50, timeout=60)
+    return (blocks(inbox) - before) / (polls(inbox) - first)
+
+
+def drain_cost(outbox, sidecar, topic, count):
+    """Pages to publish an event, with its INSERT."""
+    before, published = blocks(outbox.inbox), sidecar.metric("inboxd_outbox_published_total")
+    outbox.inbox.execute("INSERT INTO inbox.outbox (topic, event_type, payload)"
+                         " SELECT %s, 'T', 'x' FROM generate_series(1, %s)", [topic, count])
+    eventually(lambda: sidecar.metric("inboxd_outbox_published_total") >= published + count, timeout=600, every=0.5)
+    idle_cost(outbox.inbox)  # the statistics arrive after a pause
+    return (blocks(outbox.inbox) - before) / count
+
+
+@pytest.mark.big
+@pytest.mark.timeout(900)
+def test_polls_cost_the_same_behind_a_million_events_that_an_old_snapshot_keeps(start, outbox, inbox, events, streams):
+    sidecar = start()
+    inbox.execute("ALTER TABLE inbox.outbox SET (autovacuum_enabled = off)")
+    with inbox.connect() as old:
+        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.execute("SELECT count(*) FROM inbox.outbox")
+        drain = drain_cost(outbox, sidecar, events, 20_000)
+        idle = idle_cost(inbox)
+        drain_cost(outbox, sidecar, events, 1_000_000)
+        assert inbox.value("SELECT pg_relation_size('inbox.outbox')") > 50 * 1024 * 1024, "no row is reused"
+        assert idle_cost(inbox) < 1.5 * idle + 2
+        assert drain_cost(outbox, sidecar, events, 20_000) < 1.5 * drain + 2
+    assert sum(streams.log_end(events).values()) == 1_040_000
 
 
 # Elections and brokers

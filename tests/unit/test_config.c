@@ -351,6 +351,22 @@ static void a_consumer_has_its_own_values_and_else_the_general_ones(void **state
 	assert_null(config_consumer_rules(world->config, "mail"));
 }
 
+static void a_sidecar_that_only_sends_needs_no_topics(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, "kafka: {group.id: g, bootstrap.servers: b}\noutbox: {enabled: true}\n");
+	assert_loads(world);
+	assert_true(config_sends_only(world->config));
+	world_set(world, "kafka.topics=orders");
+	assert_loads(world);
+	assert_false(config_sends_only(world->config));
+	world->sources.set_count = 0;
+	world_file(world, "kafka: {group.id: g, bootstrap.servers: b}\noutbox: {enabled: true}\n"
+			  "consumers: {billing: {}}\n");
+	assert_refused(world, "kafka.topics is not set");
+}
+
 static void rules_for_a_topic_that_is_not_read_warn(void **state)
 {
 	struct world *world = *state;
@@ -719,6 +735,7 @@ int main(void)
 		RULE(lists_for_a_library_are_joined_with_commas),
 		RULE(a_key_without_value_is_an_empty_list_or_text),
 		RULE(topic_rules_come_from_the_topic_the_star_or_the_default),
+		RULE(a_sidecar_that_only_sends_needs_no_topics),
 		RULE(rules_for_a_topic_that_is_not_read_warn),
 		RULE(a_value_may_come_from_a_file),
 		RULE(a_list_may_come_from_a_file),

@@ -135,6 +135,26 @@ static void ready_needs_a_group_and_a_broker(void **state)
 	assert_fails(health_ready, &health, "{\"check\":\"broker\",");
 }
 
+static void a_sidecar_that_only_sends_needs_no_ingest(void **state)
+{
+	struct health health = {
+		.dispatch_tick_ms = NOW - 100,
+		.heartbeat_ms = NOW - 1000,
+		.database_ok = true,
+		.sends_only = true,
+	};
+	CLEANUP(buf_fini) struct buf json = BUF_INIT;
+
+	(void)state;
+	assert_true(verdict(health_ready, &health, 0, &json));
+	assert_true(verdict(health_alive, &health, 0, &json));
+	health.dispatch_tick_ms = 0;
+	assert_fails(health_ready, &health, "still starting");
+	health.sends_only = false;
+	health.dispatch_tick_ms = NOW - 100;
+	assert_fails(health_ready, &health, "{\"check\":\"broker\",");
+}
+
 static void a_missing_group_is_reported_with_its_reason(void **state)
 {
 	struct health health = well_at_now();
@@ -219,6 +239,7 @@ int main(void)
 		cmocka_unit_test(alive_while_stopping_but_not_ready),
 		cmocka_unit_test(ready_while_a_heartbeat_is_younger_than_the_lease),
 		cmocka_unit_test(ready_needs_a_group_and_a_broker),
+		cmocka_unit_test(a_sidecar_that_only_sends_needs_no_ingest),
 		cmocka_unit_test(a_missing_group_is_reported_with_its_reason),
 		cmocka_unit_test(ready_needs_progress),
 		cmocka_unit_test(all_reasons_are_reported_together),

@@ -163,11 +163,12 @@ const struct option option_table[] = {
 			"Set it below the grace period of the service manager or "
 			"orchestrator." },
 
-	/* Empty by default, and checked in validate.c: `inboxd migrate` needs no topics. */
+	/* Empty by default, and checked in validate.c: `inboxd migrate` needs no topics, and neither does the outbox. */
 	{ "kafka", "topics", OPTION_LIST, .text = "", .check = check_topic_pattern, .min = 0,
 		.max = 10000, AT(kafka_topics),
 		.help = "Topics to read. A name that starts with `^` is a regular "
-			"expression. Required." },
+			"expression. Required, except with `outbox.enabled`: without topics the "
+			"sidecar only publishes events." },
 
 	{ "ingest", "batch_messages", OPTION_INT, .text = "2000", .min = 1, .max = 100000,
 		AT(ingest.batch_messages),

@@ -263,7 +263,7 @@ static int check_needed(const struct config *config, struct err *err)
 	if (*consumer_conf_value(config, "group.id", "") == '\0')
 		return err_set(err, FAULT_CONFIG,
 			"kafka.group.id is not set: name the consumer group of this service");
-	if (config->kafka_topics.count == 0)
+	if (config->kafka_topics.count == 0 && !config_sends_only(config))
 		return err_set(err, FAULT_CONFIG,
 			"kafka.topics is empty: list the topics this service consumes");
 	return 0;
