@@ -4,11 +4,13 @@ import os
 import pathlib
 import shutil
 
-from confluent_kafka.admin import (ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion)
+from confluent_kafka.admin import (AclBinding, AclBindingFilter, AclOperation, AclPermissionType, ResourcePatternType,
+                                   ResourceType, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion)
 
 from support import process
 from support.kafka import Kafka
 from support.postgres import Postgres, unprivileged_user
+from support.wait import eventually
 
 USER = "billing"
 
@@ -57,7 +59,8 @@ class SecurePostgres:
 
 
 class SecureKafka(Kafka):
-    """One open listener for tests, and one with TLS, PLAIN and SCRAM, whose certificate is for localhost only."""
+    """One open listener for tests, and one with TLS, PLAIN and SCRAM, whose certificate is for localhost only. A topic with
+    an ACL is open only to those whom its ACLs permit; the tests are superusers."""
 
     def __init__(self, authority, password):
         self.secure_port = process.free_port()
@@ -75,6 +78,8 @@ class SecureKafka(Kafka):
                 "org.apache.kafka.common.security.scram.ScramLoginModule required;",
             "listener.name.secure.ssl.keystore.type": "PEM",
             "listener.name.secure.ssl.keystore.location": self._keystore(authority),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true", "super.users": "User:ANONYMOUS",
         })
         self.plain(password)
 
@@ -89,6 +94,26 @@ class SecureKafka(Kafka):
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         with open(self._properties, "a", encoding="utf-8") as file:  # the last one counts
             file.write(f'listener.name.secure.plain.sasl.jaas.config={module} required user_{USER}="{password}";\n')
+
+    def permit(self, topic, *operations, user=USER):
+        bindings = [self._acl(AclBinding, topic, user, operation, AclPermissionType.ALLOW) for operation in operations]
+        for done in self.admin().create_acls(bindings).values():
+            done.result(30)
+        eventually(lambda: self._permitted(topic, user) >= set(operations), what=f"the ACLs of {topic}")
+
+    def revoke(self, topic, *operations):
+        filters = [self._acl(AclBindingFilter, topic, USER, operation, AclPermissionType.ANY) for operation in operations]
+        for done in self.admin().delete_acls(filters).values():
+            done.result(30)
+        eventually(lambda: not self._permitted(topic, USER) & set(operations), what=f"the ACLs of {topic} to be gone")
+
+    def _permitted(self, topic, user):
+        found = self.admin().describe_acls(self._acl(AclBindingFilter, topic, user, AclOperation.ANY, AclPermissionType.ANY))
+        return {acl.operation for acl in found.result(30)}
+
+    @staticmethod
+    def _acl(kind, topic, user, operation, permission):
+        return kind(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, permission)
 
     def scram(self, password):
         """Creates the user for SCRAM or changes its password."""

@@ -7,12 +7,14 @@ import pathlib
 import signal
 
 import pytest
+from confluent_kafka.admin import AclOperation
 
 from secure import SecureKafka, SecurePostgres, USER
 from support import process
 from support.fixtures import DEFAULTS
-from support.inbox import Inbox
+from support.inbox import INFINITY, Inbox
 from support.librdkafka import installed_version, later_librdkafka
+from support.outbox import Outbox, values
 from support.scripts import always, DONE
 from support.sidecar import merge
 from support.streams import Streams
@@ -320,3 +322,39 @@ def test_a_running_sidecar_logs_a_certificate_error_and_reads_nothing(make_inbox
     own_streams.events(own_topic, ["a"])
     eventually(lambda: sidecar.get("/readyz")[0] == 503)
     assert own_inbox.count() == 0
+
+
+# --- Privileges for topics of the outbox ---
+
+@pytest.mark.parametrize("revoked", [[AclOperation.WRITE], [AclOperation.WRITE, AclOperation.DESCRIBE]],
+                         ids=["WRITE", "WRITE and DESCRIBE"])
+def test_a_revoked_privilege_holds_the_events_of_its_topic(start_inboxd, secure_kafka, own_streams, own_inbox, name, revoked):
+    """Without DESCRIBE_CONFIGS, which the user never has for this topic."""
+    permitted, other = f"{name}.permitted", f"{name}.other"
+    for topic in (permitted, other):
+        own_streams.create(topic, 1)
+    secure_kafka.permit(permitted, AclOperation.ALL, user="others")
+    secure_kafka.permit(permitted, AclOperation.WRITE, AclOperation.DESCRIBE)
+    outbox = Outbox(own_inbox)
+    sidecar = start_inboxd(outbox={"enabled": True})
+    outbox.emit(permitted, "a", "1")
+    assert values(own_streams.read(permitted, 1)) == ["1"]
+    eventually(lambda: outbox.count() == 0)
+    secure_kafka.revoke(permitted, *revoked)
+    with outbox.transaction() as emit:
+        for number in (2, 3):
+            emit(permitted, "a", str(number))
+        emit(other, "a", "1")
+    assert values(own_streams.read(other, 1)) == ["1"]
+    eventually(lambda: sidecar.metric("inboxd_outbox_held_topics") == 1)
+    (line, *_) = [line for line in sidecar.stderr.splitlines() if "event=outbox_topic_held " in line]
+    assert f"topic={permitted} " in line and "uthoriz" in line
+    states = eventually(lambda: len(states := outbox.states()) == 2 and states["3"][0] is not None and states)
+    assert states["2"][1:] == (0, "TOPIC") and states["3"] == (INFINITY, 0, None)
+    assert "uthoriz" in sidecar.command("outbox", "list", "--status", "retrying").stdout
+    outbox.emit(other, "a", "2")
+    assert values(own_streams.read(other, 2)) == ["1", "2"]
+    secure_kafka.permit(permitted, *revoked)
+    assert values(own_streams.read(permitted, 3)) == ["1", "2", "3"]
+    eventually(lambda: outbox.count() == 0 and sidecar.metric("inboxd_outbox_held_topics") == 0)
+    assert sidecar.metric("inboxd_outbox_refused_total") == 0
