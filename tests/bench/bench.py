@@ -19,6 +19,7 @@ import consumers
 import emit
 import growth
 import handlers
+import idempotency
 import idle
 import keys
 import latency
@@ -36,7 +37,7 @@ MESSAGES = 300_000
 SMOKE = 20_000
 GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP,
           growth.GROUP, growth.SNAPSHOT, autovacuum.GROUP, sidebyside.GROUP, emit.GROUP, backfill.GROUP, consumers.GROUP,
-          relay.DRAIN, relay.LATENCY, relay_peers.GROUP, handlers.GROUP, keys.GROUP]
+          relay.DRAIN, relay.LATENCY, relay_peers.GROUP, handlers.GROUP, keys.GROUP, idempotency.GROUP]
 
 
 def arguments():

@@ -186,7 +186,7 @@ def main():
     parser.add_argument("--skip-unchanged", action="store_true", help="do not first run the tests unchanged")
     options = parser.parse_args()
     chosen = [one for one in ALL if not options.words or
-              any(word == one.rule or word in one.name and not re.fullmatch(r"[RO]\d+", word)
+              any(word == one.rule or word in one.name and not re.fullmatch(r"[IRO]\d+", word)
                   for word in options.words)]
     if options.list:
         for one in chosen:

@@ -1,0 +1,68 @@
+"""I1 to I5: requests with an idempotency key."""
+
+from mutants.mutant import edit, mutant
+
+FUNCTIONS = "sql/functions/requests.sql"
+SQL = "sql/test_requests.py::"
+
+MUTANTS = [
+    mutant("I1", "the lock is not taken",
+           edit(FUNCTIONS, "    locked := pg_try_advisory_xact_lock(inbox.request_lock(scope, key));\n", "    locked := true;\n"),
+           tests=[SQL + "test_another_transaction_with_the_key_is_busy_and_does_not_wait",
+                  SQL + "test_a_collision_of_the_lock_is_busy_and_nothing_worse"]),
+    mutant("I1", "the lock is taken after the row was read",
+           edit(FUNCTIONS, "    locked := pg_try_advisory_xact_lock(inbox.request_lock(scope, key));\n", ""),
+           edit(FUNCTIONS, "    looked_at := clock_timestamp();\n    attempt := 1;\n",
+                "    locked := pg_try_advisory_xact_lock(inbox.request_lock(scope, key));\n"
+                "    looked_at := clock_timestamp();\n    attempt := 1;\n"),
+           tests=[SQL + "test_the_lock_is_taken_before_the_row_is_read"]),
+    mutant("I1", "a copy waits for the lock",
+           edit(FUNCTIONS, "    locked := pg_try_advisory_xact_lock(inbox.request_lock(scope, key));\n",
+                "    PERFORM pg_advisory_xact_lock(inbox.request_lock(scope, key));\n    locked := true;\n"),
+           tests=[SQL + "test_another_transaction_with_the_key_is_busy_and_does_not_wait"]),
+    mutant("I1", "a token of another transaction completes",
+           edit(FUNCTIONS, "    IF part[2] IS DISTINCT FROM pg_current_xact_id_if_assigned()::text THEN", "    IF part[2] = '0' THEN"),
+           tests=[SQL + "test_a_token_of_another_transaction_is_lost"]),
+    mutant("I1", "a completion replaces any row",
+           edit(FUNCTIONS, "ON CONFLICT (key, scope) DO NOTHING", "ON CONFLICT (key, scope) DO UPDATE SET body = excluded.body"),
+           tests=[SQL + "test_a_begin_that_was_rolled_back_to_a_savepoint_excludes_nobody",
+                  SQL + "test_a_second_completion_is_lost"]),
+    mutant("I1", "whoever does not get the lock is busy beside a replay",
+           edit(FUNCTIONS, "    IF earlier.expires_at > looked_at THEN", "    IF locked AND earlier.expires_at > looked_at THEN"),
+           tests=[SQL + "test_a_replay_beside_a_replay_is_not_busy"]),
+    mutant("I2", "the scope is not part of the identity",
+           edit(FUNCTIONS, "    WHERE r.key = request_begin.key AND r.scope = request_begin.scope;\n    looked_at",
+                "    WHERE r.key = request_begin.key;\n    looked_at"),
+           tests=[SQL + "test_scopes_are_independent"]),
+    mutant("I2", "the fingerprint is not compared",
+           edit(FUNCTIONS, "earlier.operation <> operation OR earlier.fingerprint <> fingerprint", "earlier.operation <> operation"),
+           tests=[SQL + "test_another_body_or_operation_is_a_mismatch"]),
+    mutant("I3", "cookies are stored",
+           edit(FUNCTIONS, ",set-cookie,set-cookie2,te,", ",te,"),
+           tests=[SQL + "test_a_wrong_argument_of_complete_is_named"]),
+    mutant("I4", "a holder that lost its lease completes",
+           edit(FUNCTIONS, "            headers = request_complete.headers, body = request_complete.body\n"
+                "        WHERE r.key = inbox.unhex(part[4]) AND r.scope = inbox.unhex(part[3]) AND r.holder = part[2]::bigint\n",
+                "            headers = request_complete.headers, body = request_complete.body\n"
+                "        WHERE r.key = inbox.unhex(part[4]) AND r.scope = inbox.unhex(part[3])\n"),
+           tests=[SQL + "test_a_lease_that_is_over_is_taken_over_and_the_first_holder_has_lost_it"]),
+    mutant("I4", "a takeover waits for the holder",
+           edit(FUNCTIONS, "        FOR NO KEY UPDATE SKIP LOCKED;\n        locked := FOUND;", "        FOR NO KEY UPDATE;\n        locked := FOUND;"),
+           tests=[SQL + "test_while_a_holder_completes_its_lease_is_not_taken_over"]),
+    mutant("I4", "refuse runs again",
+           edit(FUNCTIONS, "earlier.locked_until IS NOT NULL AND lost = 'refuse'", "earlier.locked_until IS NULL AND lost = 'refuse'"),
+           tests=[SQL + "test_refuse_says_lost_until_an_operator_decides"]),
+    mutant("I4", "the next attempt does not get the recovery point",
+           edit(FUNCTIONS, "        point := earlier.point;\n", ""),
+           tests=[SQL + "test_a_failed_request_runs_again_with_its_point"]),
+    mutant("I5", "an expired request is replayed",
+           edit(FUNCTIONS, "    IF earlier.expires_at > looked_at THEN", "    IF earlier.key IS NOT NULL THEN"),
+           tests=[SQL + "test_an_expired_request_runs_anew"]),
+    mutant("I5", "a lease may end after its row",
+           edit(FUNCTIONS, "greatest(keep, lease)", "keep"),
+           tests=[SQL + "test_a_lease_never_ends_after_the_row"]),
+    mutant("I5", "the janitor waits for a row",
+           edit("sql/functions/retain.sql", "        ORDER BY e.expires_at LIMIT max_rows\n        FOR UPDATE SKIP LOCKED));",
+                "        ORDER BY e.expires_at LIMIT max_rows\n        FOR UPDATE));"),
+           tests=[SQL + "test_the_janitor_waits_for_no_row_and_deletes_none_that_runs_anew"]),
+]
