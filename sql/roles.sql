@@ -32,6 +32,9 @@ GRANT SELECT, INSERT, UPDATE ON inbox.outbox_relay TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_sidecar;
 GRANT EXECUTE ON FUNCTION inbox.emit_caused(bigint, text, text, text, int, jsonb, jsonb) TO inboxd_sidecar;
 GRANT SELECT ON inbox.events, inbox.request_states TO inboxd_sidecar;
+-- SQL handlers. A handler with a role of its own needs GRANT role TO the sidecar's user, too.
+GRANT EXECUTE ON FUNCTION inbox.sql_handler_problem(text, text),
+    inbox.call_handler(int, bigint, int, bigint, text, text, text, bigint, text) TO inboxd_sidecar;
 
 -- A handler: completes the messages it was given, in its own transaction.
 GRANT EXECUTE ON FUNCTION inbox.complete(text, jsonb), inbox.complete(text, text),

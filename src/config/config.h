@@ -58,6 +58,19 @@ struct consumer_rules {
 	int64_t timeout;
 };
 
+/* A SQL handler: a function of the service's database that inboxd calls itself. */
+struct sql_handler_rules {
+	char *name;
+	struct strings topics; /* names; none = all */
+	struct strings types;  /* '*' at the end = prefix; none = all */
+	char *call;            /* schema.function */
+	char *consumer;        /* "" = as for a handler that names none */
+	char *role;            /* "" = that of the sidecar */
+	int64_t timeout;
+	int64_t batch;
+	int64_t connections;
+};
+
 struct entries;
 
 /* One struct for each section. options.c has the meaning of each field. */
@@ -161,6 +174,8 @@ struct config {
 	struct consumer_rules
 		*consumers; /* as written; none: there is only the one without a name */
 	size_t consumer_count;
+	struct sql_handler_rules *handlers; /* as written */
+	size_t handler_count;
 	struct retry_config retry;
 	struct outbox_config outbox;
 	struct worker_config worker;
@@ -175,7 +190,7 @@ struct config {
 static inline bool config_sends_only(const struct config *config)
 {
 	return config->kafka_topics.count == 0 && config->consumer_count == 0 &&
-	       config->outbox.enabled;
+	       config->handler_count == 0 && config->outbox.enabled;
 }
 
 /* The rules of a consumer, or NULL if the configuration does not list it. Borrowed. */

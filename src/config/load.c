@@ -82,8 +82,9 @@ static int read_defaults(struct entries *entries, struct err *err)
 		option++) {
 		struct key own = { options_section(option->section), option, NULL, option->key };
 
-		if (own.section->kind == SECTION_PER_CONSUMER)
-			continue; /* there is no consumer yet; see add_consumer() */
+		if (own.section->kind == SECTION_PER_CONSUMER ||
+			own.section->kind == SECTION_PER_HANDLER)
+			continue; /* there is none yet; see add_named() */
 		if (own.section->kind == SECTION_PER_TOPIC)
 			own.scope = "*";
 		text = option->hostname ? host : option->text;
@@ -122,7 +123,7 @@ static int read_file_setting(const struct yaml_setting *setting, void *arg, stru
 	if (setting->depth > 2)
 		written.scope = setting->path[1];
 	(void)snprintf(origin, sizeof(origin), "%s:%zu", setting->file, setting->line);
-	/* A consumer without keys wants everything. */
+	/* A consumer without keys wants everything. A handler without keys lacks `call`. */
 	if (setting->nothing && setting->depth == 2 && section != NULL &&
 		section->kind == SECTION_PER_CONSUMER) {
 		written.scope = setting->path[1];
@@ -149,7 +150,7 @@ static const char *find_variable(const struct loading *loading, const char *name
 	if (section->name == NULL)
 		return "it names no section";
 	if (section_has_scopes(section))
-		return "rules of topics and consumers are set in the file or with --set";
+		return "rules of topics, consumers and handlers are set in the file or with --set";
 	written->section = section->name;
 	written->name = key_of_variable(
 		section, rest + strlen(section->name) + 1, loading->sources, scratch);
@@ -202,7 +203,7 @@ static int read_environment(struct loading *loading, struct err *err)
 	return r;
 }
 
-/* --set section.key=value, or topics.TOPIC.key=value, where the topic can contain dots, and so for a consumer. */
+/* --set section.key=value, or topics.TOPIC.key=value, where the topic can contain dots; the same for consumers and handlers. */
 static int read_argument(struct loading *loading, const char *argument, struct err *err)
 {
 	CLEANUP(freep) char *text = NULL;
@@ -327,13 +328,13 @@ static int add_rules(struct config *config, const char *topic, struct err *err)
 	return r;
 }
 
-/* Stores the value of one key of a consumer: what is written for it, else the general value, else the default. Nothing is
- * stored for a list that is not written: it stays empty. */
-static int store_for_consumer(const struct config *config, struct consumer_rules *rules,
+/* Stores the value of one key of a consumer or a handler: what is written for it, else the general value, else the default.
+ * Nothing is stored for a list that is not written: it stays empty. */
+static int store_named(const struct config *config, void *rules, const char *name,
 	const struct option *option, struct err *err)
 {
 	const struct entry *entry =
-		entries_find(config->entries, option->section, rules->name, option->key);
+		entries_find(config->entries, option->section, name, option->key);
 	char *text = NULL;
 	struct strings standard = { &text, 1 };
 	int r;
@@ -351,30 +352,54 @@ static int store_for_consumer(const struct config *config, struct consumer_rules
 	return r;
 }
 
-/* Adds a consumer. Does nothing when it is there already. */
-static int add_consumer(struct config *config, const char *name, struct err *err)
+/* The structs of consumers or of handlers. Each begins with its name. */
+struct named_list {
+	void **items;
+	size_t *count;
+	size_t size; /* of one */
+};
+
+/* Adds a consumer or a handler. Does nothing when it is there already. */
+static int add_named(const struct config *config, struct named_list list, enum section_kind kind,
+	const char *name, struct err *err)
 {
-	struct consumer_rules *items;
-	struct consumer_rules *rules;
+	char *items = *list.items;
+	char *own;
 	int r;
 
-	for (size_t i = 0; i < config->consumer_count; i++) {
-		if (strcmp(config->consumers[i].name, name) == 0)
+	for (size_t i = 0; i < *list.count; i++) {
+		if (strcmp(*(char **)(void *)(items + i * list.size), name) == 0)
 			return 0;
 	}
-	items = realloc(config->consumers, (config->consumer_count + 1) * sizeof(*items));
+	items = realloc(items, (*list.count + 1) * list.size);
 	if (items == NULL)
 		return err_memory(err);
-	config->consumers = items;
-	rules = &items[config->consumer_count++];
-	*rules = (struct consumer_rules){ .name = NULL };
-	r = string_copy(&rules->name, name, strlen(name), err);
+	*list.items = items;
+	own = items + (*list.count)++ * list.size;
+	memset(own, 0, list.size);
+	r = string_copy((char **)(void *)own, name, strlen(name), err);
 	for (const struct option *option = option_table; option->section != NULL && r == 0;
 		option++) {
-		if (options_section(option->section)->kind == SECTION_PER_CONSUMER)
-			r = store_for_consumer(config, rules, option, err);
+		if (options_section(option->section)->kind == kind)
+			r = store_named(config, own, name, option, err);
 	}
 	return r;
+}
+
+static int add_consumer(struct config *config, const char *name, struct err *err)
+{
+	const struct named_list list = { (void **)&config->consumers, &config->consumer_count,
+		sizeof(*config->consumers) };
+
+	return add_named(config, list, SECTION_PER_CONSUMER, name, err);
+}
+
+static int add_handler(struct config *config, const char *name, struct err *err)
+{
+	const struct named_list list = { (void **)&config->handlers, &config->handler_count,
+		sizeof(*config->handlers) };
+
+	return add_named(config, list, SECTION_PER_HANDLER, name, err);
 }
 
 /* Makes the configuration of complete entries: sets each value, then checks the rules between keys. The
@@ -402,6 +427,8 @@ static int build(struct config **out, struct entries *entries, const struct conf
 			r = store(config, entry->option, entry, err);
 		else if (entry->section->kind == SECTION_PER_CONSUMER)
 			r = add_consumer(config, entry->scope, err);
+		else if (entry->section->kind == SECTION_PER_HANDLER)
+			r = add_handler(config, entry->scope, err);
 		else if (strcmp(entry->scope, "*") != 0)
 			r = add_rules(config, entry->scope, err);
 	}
@@ -434,7 +461,7 @@ const struct consumer_rules *config_consumer_rules(const struct config *config, 
 	return NULL;
 }
 
-/* `base` is a struct config, or the rules of a topic or a consumer. */
+/* `base` is a struct config, or the rules of a topic, a consumer or a handler. */
 static void release_values(void *base, enum section_kind kind)
 {
 	for (const struct option *option = option_table; option->section != NULL; option++) {
@@ -471,6 +498,11 @@ void config_free(struct config *config)
 		release_values(&config->consumers[i], SECTION_PER_CONSUMER);
 	}
 	free(config->consumers);
+	for (size_t i = 0; i < config->handler_count; i++) {
+		free(config->handlers[i].name);
+		release_values(&config->handlers[i], SECTION_PER_HANDLER);
+	}
+	free(config->handlers);
 	release_settings(&config->kafka);
 	release_settings(&config->postgres);
 	strings_fini(&config->warnings);

@@ -206,10 +206,77 @@ static int check_dead_topic(const struct config *config, struct err *err)
 		entry->origin, entry->path, config->retry.dead_topic);
 }
 
+static bool is_consumer(const struct config *config, const char *name)
+{
+	for (size_t i = 0; i < config->consumer_count; i++) {
+		if (strcmp(config->consumers[i].name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The consumer whose messages a SQL handler gets. */
+static const char *consumer_of(const struct config *config, const struct sql_handler_rules *handler)
+{
+	if (handler->consumer[0] != '\0')
+		return handler->consumer;
+	return is_consumer(config, handler->name) ? handler->name : "";
+}
+
+/* True when both lists contain the same text, or both are empty. */
+static bool share_one(const struct strings *a, const struct strings *b)
+{
+	for (size_t i = 0; i < a->count; i++) {
+		for (size_t j = 0; j < b->count; j++) {
+			if (strcmp(a->items[i], b->items[j]) == 0)
+				return true;
+		}
+	}
+	return a->count == 0 && b->count == 0;
+}
+
+/* What PostgreSQL decides, such as whether the function exists, is checked when the sidecar runs. */
+static int check_handler_rules(const struct config *config, size_t at, struct err *err)
+{
+	const struct sql_handler_rules *handler = &config->handlers[at];
+	const char *consumer = consumer_of(config, handler);
+
+	if (handler->call[0] == '\0')
+		return err_set(err, FAULT_CONFIG,
+			"handlers.%s.call is not set; write the function: call: schema.function",
+			handler->name);
+	if (config->consumer_count > 0 && !is_consumer(config, consumer))
+		return err_set(err, FAULT_CONFIG,
+			"handlers.%s: there is no consumer \"%s\"; write a name that is listed "
+			"under consumers: consumer: NAME",
+			handler->name,
+			handler->consumer[0] != '\0' ? handler->consumer : handler->name);
+	if (config->consumer_count == 0 && consumer[0] != '\0')
+		return err_set(err, FAULT_CONFIG,
+			"handlers.%s.consumer: there is no consumer \"%s\"; list it under "
+			"consumers, or remove the key",
+			handler->name, consumer);
+	for (size_t i = 0; i < at; i++) {
+		const struct sql_handler_rules *other = &config->handlers[i];
+
+		if (strcmp(consumer_of(config, other), consumer) == 0 &&
+			share_one(&other->topics, &handler->topics) &&
+			share_one(&other->types, &handler->types))
+			return err_set(err, FAULT_CONFIG,
+				"handlers.%s and handlers.%s want the same topic and type; give "
+				"each message to one of them, or each handler a consumer of its "
+				"own",
+				other->name, handler->name);
+	}
+	return 0;
+}
+
 int config_validate(struct config *config, bool without_kafka, struct err *err)
 {
 	int r = check_pairs(config, err);
 
+	for (size_t i = 0; i < config->handler_count && r == 0; i++)
+		r = check_handler_rules(config, i, err);
 	if (r == 0)
 		r = check_statement_size(config, err);
 	if (r == 0)

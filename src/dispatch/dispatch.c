@@ -32,6 +32,7 @@ static void run_round(struct dispatch *dispatch, int64_t now_ms)
 	sessions_resume(&dispatch->sessions);
 	handler_groups_update_shares(&dispatch->groups);
 	scheduler_run(&dispatch->schedule, now_ms);
+	sql_sessions_run(&dispatch->sql_sessions, now_ms);
 	settler_run(table, now_ms);
 	claimer_run_rescue(table, now_ms);
 	handler_memory_run(&dispatch->groups, now_ms);
@@ -61,6 +62,7 @@ static void on_woken(evutil_socket_t fd, short what, void *arg)
 	arrivals_take(dispatch);
 	arrivals_take_jobs(dispatch);
 	arrivals_take(dispatch);
+	sql_sessions_take(&dispatch->sql_sessions);
 	context_request_round(&dispatch->context);
 }
 
@@ -173,6 +175,8 @@ static int make_parts(struct dispatch *dispatch, struct err *err)
 		options->listen_fd = -1; /* the listener closes it */
 		r = make_workers(dispatch, err);
 	}
+	if (r == 0)
+		r = sql_sessions_init(&dispatch->sql_sessions, &dispatch->sessions, err);
 	return r;
 }
 
@@ -277,6 +281,7 @@ void dispatch_free(struct dispatch *dispatch)
 	replay_listener_free(dispatch->replay_listener);
 	table_fini(&dispatch->table);
 	dispatch->context.phase = PHASE_OVER;
+	sql_sessions_fini(&dispatch->sql_sessions);
 	sessions_close_all(&dispatch->sessions);
 	arrivals_drop(dispatch);
 	order_fini(&dispatch->order);

@@ -23,6 +23,7 @@
  *	scheduler.c                   a connection of the handler has room for it
  *	delivery.c, connection.c      it is written to the socket
  *	requests.c, protocol/        the handler's answer is read
+ *	sql_sessions.c                a SQL handler: a worker calls the function, and its result is the answer
  *	retry_policy.c                the answer, a timeout or a lost connection becomes a verdict
  *	settler.c                     the verdict is written to the table; then the entry is freed
  *
@@ -41,7 +42,7 @@
 #include "dispatch/groups/handler_groups.h"
 #include "dispatch/order/order.h"
 #include "dispatch/schedule/schedule.h"
-#include "dispatch/sessions/sessions.h"
+#include "dispatch/sessions/sql_sessions.h"
 #include "dispatch/table/replay_listener.h"
 #include "dispatch/table/table.h"
 
@@ -68,6 +69,7 @@ struct dispatch {
 	struct handler_groups groups;
 	struct schedule schedule;
 	struct sessions sessions;
+	struct sql_sessions sql_sessions;
 	struct arrivals arrivals;
 	struct requests requests;
 	struct event_base *base;

@@ -15,6 +15,7 @@
 #include "ingest/ingest.h"
 #include "json/text.h"
 #include "ops/commands.h"
+#include "store/claims/sql_calls.h"
 #include "store/connection_options.h"
 #include "store/schema/binding.h"
 #include "store/schema/migrate.h"
@@ -252,6 +253,25 @@ static int check_privileges(const struct config *config, struct buf *found, stru
 	return r;
 }
 
+/* Whether the functions of all SQL handlers exist, and the sidecar may call them. */
+static int check_handlers(const struct config *config, struct buf *found, struct err *err)
+{
+	CLEANUP(db_freep) struct db *db = NULL;
+	int r = open_db(config, &db, err);
+
+	for (size_t i = 0; i < config->handler_count && r == 0; i++) {
+		const struct sql_handler_rules *rules = &config->handlers[i];
+		const struct sql_handler handler = { rules->name, rules->call,
+			*rules->role == '\0' ? NULL : rules->role, rules->timeout };
+
+		r = sql_calls_check(db, &handler, err);
+		buf_addf(found, "%s%s calls %s", i == 0 ? "" : "\n", rules->name, rules->call);
+	}
+	if (r != 0)
+		buf_reset(found);
+	return r == SQL_CALLS_REFUSED ? FAULT_CHECK : r;
+}
+
 static int check_socket(const struct config *config, struct buf *found, struct err *err)
 {
 	int r = socket_check(config, err);
@@ -283,7 +303,7 @@ static int check_binding(const struct config *config, struct buf *found, struct 
 }
 
 /* In the order in which they run and are printed. */
-enum check_id { KAFKA, POSTGRES, SCHEMA, PRIVILEGES, BINDING, SOCKET, HTTP, CHECKS };
+enum check_id { KAFKA, POSTGRES, SCHEMA, PRIVILEGES, BINDING, HANDLERS, SOCKET, HTTP, CHECKS };
 
 #define NEEDS(id) (1u << (id))
 
@@ -304,6 +324,8 @@ static const struct {
 		"grant this user the role inboxd_sidecar" },
 	[BINDING] = { "binding", check_binding, NEEDS(KAFKA) | NEEDS(SCHEMA),
 		"grant this user the role inboxd_sidecar" },
+	[HANDLERS] = { "handlers", check_handlers, NEEDS(POSTGRES) | NEEDS(SCHEMA),
+		"run `inboxd migrate --roles` as the owner of the schema" },
 	[SOCKET] = { "socket", check_socket, 0, "correct the settings under socket" },
 	[HTTP] = { "http", http_check, 0, "correct http.listen" },
 };
@@ -349,6 +371,8 @@ static int try_all(const struct config *config, struct check_print *print)
 	for (enum check_id i = 0; i < CHECKS; i++) {
 		int r = 0;
 
+		if (i == HANDLERS && config->handler_count == 0)
+			continue; /* there are no SQL handlers */
 		result.name = checks[i].name;
 		result.fault = (struct err)ERR_INIT;
 		buf_reset(&result.found);

@@ -1,7 +1,7 @@
 """The libraries of handlers/: a handler that does nothing, and one with an effect in PostgreSQL, at least once and exactly once.
 
 Each library has a program bench/handler for this. "at least once" commits the effect and then answers done; "exactly once"
-completes the message in the transaction of the effect.
+completes the message in the transaction of the effect. In SQL there is no program: inboxd calls a function, which makes the effect.
 """
 
 import functools
@@ -37,6 +37,11 @@ PREPARED = {
     "java": [JAVA],
 }
 SIZES = {1: "one by one", 50: "fifty at a time"}
+SQL = "SQL"
+# The effect of the programs; see handlers/python/bench/handler.py.
+FUNCTION = """CREATE FUNCTION public.on_event(event inbox.messages) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO effects (order_id, customer) VALUES ((event.payload_json->>'order')::bigint, event.payload_json->>'customer');
+    END $$"""
 
 
 class Program:
@@ -57,6 +62,41 @@ class Program:
         return {}
 
 
+class Nobody:
+    """The place of a handler's process, where there is none."""
+
+    def __init__(self, sidecar, batch, name):
+        del sidecar, batch, name
+
+    def cpu_seconds(self):
+        return 0
+
+    def stop(self):
+        return {}
+
+
+def _measure_sql(servers, options, *, size):
+    shape = Shape(options.messages // (EFFECTS_SHARE if size == 1 else 1))
+    topic = servers.topic(shape)
+    function = {"call": "public.on_event", "batch": size}
+    with servers.sidecar({"kafka": {"topics": [topic]}, "handlers": {"sql": function}}) as sidecar:
+        done = sidecar.command("migrate")
+        assert done.returncode == 0, done.stderr
+        with servers.postgres.connect(sidecar.configuration["postgres"]["dbname"]) as connection, \
+                fleet.Fleet(sidecar, handler=Nobody) as running:
+            connection.execute(EFFECTS)
+            connection.execute(FUNCTION)
+            return _checked(servers, running, connection, shape)
+
+
+def _checked(servers, running, connection, shape):
+    """A result, if there is one effect for each message."""
+    result = _run(endtoend.Watch(servers, running, connection), shape)
+    made = connection.execute("SELECT count(*), count(DISTINCT order_id) FROM effects").fetchone()
+    assert made == (shape.distinct(), shape.distinct()), f"{made} effects of {shape.distinct()} messages"
+    return result
+
+
 def _measure(servers, options, *, command, kind="noop", size=1):
     """A result as of endtoend. None if the library is not installed, which its program `check` does."""
     if command and not installed(command):
@@ -70,11 +110,9 @@ def _measure(servers, options, *, command, kind="noop", size=1):
                                     environment=servers.postgres.environment(database)) if command else fleet.Handler
         with servers.postgres.connect(database) as connection, fleet.Fleet(sidecar, handler=handler) as running:
             connection.execute(EFFECTS)
-            result = _run(endtoend.Watch(servers, running, connection), shape)
             if effects:
-                made = connection.execute("SELECT count(*), count(DISTINCT order_id) FROM effects").fetchone()
-                assert made == (shape.distinct(), shape.distinct()), f"{made} effects of {shape.distinct()} messages"
-            return result
+                return _checked(servers, running, connection, shape)
+            return _run(endtoend.Watch(servers, running, connection), shape)
 
 
 def installed(command):
@@ -102,15 +140,18 @@ def _name(kind, size, language):
 
 
 def _base(name):
-    """At least once is the base of exactly once, of the same language and size."""
+    """At least once is the base of exactly once, of the same language and size; Python is the base of SQL."""
+    if name.endswith(SQL):
+        return name.replace(SQL, "Python")
     return C if name.startswith("no-op") else name.replace("exactly once", "at least once")
 
 
 GROUP = Group(
-    "languages", "400 B, 10 % duplicates, 4 partitions, ordering key. Ratio: of a no-op to C, of exactly once to at least once", _base,
+    "languages", "400 B, 10 % duplicates, 4 partitions, ordering key. Ratio: of a no-op to C, of exactly once to at least once, of SQL to exactly once in Python", _base,
     [report.RATE, report.RATIO, *report.COSTS],
     [(C, functools.partial(_measure, command=None)),
      *((f"no-op: {language}", functools.partial(_measure, command=command)) for language, command in COMMANDS.items()),
      *((_name(kind, size, language), functools.partial(_measure, command=command, kind=program, size=size))
        for language, command in COMMANDS.items() for size in SIZES
-       for kind, program in (("at least once", "least"), ("exactly once", "once")))])
+       for kind, program in (("at least once", "least"), ("exactly once", "once"))),
+     *((_name("exactly once", size, SQL), functools.partial(_measure_sql, size=size)) for size in SIZES)])

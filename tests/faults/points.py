@@ -41,6 +41,8 @@ AT_START = ["after_register", "before_fence", "after_terminate_before_fence", "a
 AT_ADOPTION = ["before_adopt", "after_adopt"]
 # Reached while events of the outbox are published; see test_outbox.py.
 OUTBOX = ["outbox_read", "outbox_sent", "outbox_answered", "outbox_before_record", "outbox_recorded"]
+# Reached while a SQL handler works; see test_sql_handlers.py.
+SQL_HANDLERS = ["before_call", "after_call_before_commit", "after_call_commit"]
 # Nothing is changed there; a separate test delays it.
 LOOKS = ["after_look_at_held", "before_foreign_window"]
 # Reached by a stop with open messages.

@@ -18,7 +18,7 @@ SOON = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 200}
 
 def test_every_point_of_the_sources_has_a_scenario():
     killed = [*points.UNDER_LOAD, *points.IN_DOUBT, *points.AT_START, *points.AT_ADOPTION,
-              *points.AT_STOP, *points.OUTBOX]
+              *points.AT_STOP, *points.OUTBOX, *points.SQL_HANDLERS]
     killed += [point for point in points.FOLLOWING if point not in killed]
     assert sorted([*killed, *points.LOOKS]) == points.in_sources("POINT")
     assert sorted(points.ERRORS) == points.in_sources("ERROR")

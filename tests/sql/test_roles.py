@@ -35,7 +35,8 @@ LOOKS = {"try_text", "try_json", "error_shape", "look_page", "seq_before", "chec
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "discard_where", "discard_page",
         "purge", "seek", "adopt", "forget_handler", "forget_consumer", "skip_key", "backfill", "backfill_page", "outbox_replay_where", "outbox_replay_page", "outbox_discard_where",
         "outbox_discard_page", "request_forget"}
-CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences", "emit_caused"} | LOOKS,
+CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences", "emit_caused", "sql_handler_problem",
+                            "call_handler"} | LOOKS,
          "inboxd_handler": {"complete"}, "inboxd_service": {"emit", "emit_bytes", "lock_key", "request_begin", "request_complete", "request_fail", "request_extend",
                             "request_digest", "result"}, "inboxd_operator": LOOKS | ACTS,
          "inboxd_reader": LOOKS}

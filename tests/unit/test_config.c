@@ -190,7 +190,7 @@ static void unknown_environment_variables_only_warn(void **state)
 		"env INBOXD_INBOX_SCHEMAS: ignored: it names no key",
 		"env INBOXD_KAFKA_SERVICE_HOST: ignored: it names no key",
 		"env INBOXD_POSTGRES_PORT: ignored: it looks like a Kubernetes service link",
-		"env INBOXD_TOPICS_ORDERS_ID: ignored: rules of topics and consumers are set in the file or with --set",
+		"env INBOXD_TOPICS_ORDERS_ID: ignored: rules of topics, consumers and handlers are set in the file or with --set",
 		"env INBOXD_KAFKA_: ignored: it names no key",
 	};
 	/* clang-format on */
@@ -365,6 +365,77 @@ static void a_sidecar_that_only_sends_needs_no_topics(void **state)
 	world_file(world, "kafka: {group.id: g, bootstrap.servers: b}\noutbox: {enabled: true}\n"
 			  "consumers: {billing: {}}\n");
 	assert_refused(world, "kafka.topics is not set");
+	world_file(world, "kafka: {group.id: g, bootstrap.servers: b}\noutbox: {enabled: true}\n"
+			  "handlers: {billing: {call: a.b}}\n");
+	assert_refused(world, "kafka.topics is not set");
+}
+
+static void a_sql_handler_has_its_keys_and_else_the_defaults(void **state)
+{
+	struct world *world = *state;
+	const struct sql_handler_rules *rules;
+
+	world_file(world, ENOUGH "consumers: {search: {}, mail: {}}\n"
+				 "handlers:\n"
+				 "  search:\n"
+				 "    call: orders.on_event\n"
+				 "  to mail:\n"
+				 "    call: 'orders.\"On Event\"'\n"
+				 "    topics: [orders, payments]\n"
+				 "    types: ['order.*']\n"
+				 "    consumer: mail\n"
+				 "    role: mailer\n"
+				 "    timeout: 2s\n"
+				 "    batch: 7\n");
+	world->set[0] = "handlers.to mail.connections=3";
+	world->sources.set_count = 1;
+	assert_loads(world);
+	assert_int_equal(world->config->handler_count, 2);
+	rules = &world->config->handlers[0];
+	assert_string_equal(rules->name, "search");
+	assert_string_equal(rules->call, "orders.on_event");
+	assert_string_equal(rules->consumer, "");
+	assert_string_equal(rules->role, "");
+	assert_int_equal(rules->topics.count + rules->types.count, 0);
+	assert_int_equal(rules->timeout, 30000);
+	assert_int_equal(rules->batch, 50);
+	assert_int_equal(rules->connections, 1);
+	rules = &world->config->handlers[1];
+	assert_string_equal(rules->name, "to mail");
+	assert_string_equal(rules->call, "orders.\"On Event\"");
+	assert_string_equal(rules->topics.items[1], "payments");
+	assert_string_equal(rules->types.items[0], "order.*");
+	assert_string_equal(rules->consumer, "mail");
+	assert_string_equal(rules->role, "mailer");
+	assert_int_equal(rules->timeout, 2000);
+	assert_int_equal(rules->batch, 7);
+	assert_int_equal(rules->connections, 3);
+}
+
+static void a_wrong_sql_handler_is_an_error(void **state)
+{
+	static const struct {
+		const char *handlers;
+		const char *words;
+	} wrong[] = {
+		{ "{a: {types: [x]}}", "handlers.a.call is not set" },
+		{ "{a: {call: on_event}}", "has no schema" },
+		{ "{a: {call: 'o.on_event(json)'}}", "names parameters" },
+		{ "{a: {call: o.f, consumer: mail}}", "there is no consumer \"mail\"" },
+		{ "{a: {call: o.f}, b: {call: o.g}}", "handlers.a and handlers.b want the same" },
+		{ "{a: {call: o.f, types: [x, y]}, b: {call: o.g, types: [y]}}",
+			"handlers.a and handlers.b want the same" },
+		{ "{a: {call: o.f, role: x, rolle: y}}", "role" },
+	};
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct world *world = *state;
+		char text[512];
+
+		(void)snprintf(text, sizeof(text), ENOUGH "handlers: %s\n", wrong[i].handlers);
+		world_file(world, text);
+		assert_refused(world, wrong[i].words);
+	}
 }
 
 static void rules_for_a_topic_that_is_not_read_warn(void **state)
@@ -721,6 +792,8 @@ int main(void)
 		RULE(defaults_are_the_documented_ones),
 		RULE(the_file_wins_over_the_default),
 		RULE(a_consumer_has_its_own_values_and_else_the_general_ones),
+		RULE(a_sql_handler_has_its_keys_and_else_the_defaults),
+		RULE(a_wrong_sql_handler_is_an_error),
 		RULE(the_environment_wins_over_the_file),
 		RULE(set_wins_over_everything),
 		RULE(a_replaced_value_is_not_parsed_but_its_name_is_checked),

@@ -277,6 +277,25 @@ static void returning_a_message_makes_no_suspect(void **state)
 	assert_false(entry.verdict.suspect);
 }
 
+static void a_cancelled_call_is_a_timeout_with_the_words_of_postgresql(void **state)
+{
+	struct message message = { .retry_count = 1 };
+	struct entry entry = an_entry(&message);
+	struct verdict verdict = a_verdict(STATUS_TIMEOUT);
+
+	(void)state;
+	verdict.delay_ms = -1;
+	verdict.reason = bytes_of("canceling statement due to statement timeout");
+	verdict.code = bytes_of("TIMEOUT");
+	assert_int_equal(retry_policy_answer(&rules, &entry, &verdict, NULL), 0);
+	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
+	assert_int_equal(entry.verdict.retry_count, 2);
+	assert_string_equal(entry.verdict.error, "canceling statement due to statement timeout");
+	assert_string_equal(entry.verdict.error_code, "TIMEOUT");
+	assert_int_equal(entry.end, END_TIMEOUT);
+	retry_policy_clear(&entry);
+}
+
 static void a_skipped_message_waits_a_moment_and_nothing_is_counted(void **state)
 {
 	struct message message = { .retry_count = 1, .crash_count = 1, .suspect = true };
@@ -392,6 +411,7 @@ int main(void)
 		cmocka_unit_test(a_snooze_waits_at_least_a_tenth_of_a_second),
 		cmocka_unit_test(settled_is_a_failure_unless_the_row_is_completed),
 		cmocka_unit_test(a_timeout_spends_an_attempt),
+		cmocka_unit_test(a_cancelled_call_is_a_timeout_with_the_words_of_postgresql),
 		cmocka_unit_test(the_first_lost_connection_makes_a_suspect_and_counts_nothing),
 		cmocka_unit_test(a_suspect_that_crashes_its_handler_again_counts_until_it_is_dead),
 		cmocka_unit_test(any_answer_undoes_the_raised_crash_count),

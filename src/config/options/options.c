@@ -13,6 +13,7 @@
 #define AT(field)          .offset = offsetof(struct config, field)
 #define AT_TOPIC(field)    .offset = offsetof(struct topic_rules, field)
 #define AT_CONSUMER(field) .offset = offsetof(struct consumer_rules, field)
+#define AT_HANDLER(field)  .offset = offsetof(struct sql_handler_rules, field)
 
 #define KIB                1024LL
 #define MIB                (1024 * KIB)
@@ -73,6 +74,12 @@ const struct section option_sections[] = {
 		"and handlers. Without this section there is one consumer, which has no name "
 		"and wants all messages. `--set consumers.NAME.key=value` sets a key, too; "
 		"environment variables cannot. See docs/concepts.md." },
+	{ "handlers", SECTION_PER_HANDLER, NULL,
+		"SQL handlers, each under its name: functions of the service's database that "
+		"inboxd calls itself, in the transaction that marks the message processed. "
+		"Handlers that connect to the socket are not listed here. "
+		"`--set handlers.NAME.key=value` sets a key, too; environment variables "
+		"cannot. See docs/handlers.md." },
 	{ "retry", SECTION_FIXED, NULL,
 		"Attempts and delays for messages that a handler could not process, and the "
 		"dead topic." },
@@ -249,6 +256,36 @@ const struct option option_table[] = {
 		AT_CONSUMER(timeout),
 		.help = "How long a delivery may take, if the hello of the handler does not "
 			"say it (`timeout_ms`)." },
+
+	{ "handlers", "call", OPTION_STRING, .text = "", .check = check_function, .min = 0,
+		.max = 200, AT_HANDLER(call),
+		.help = "The function, with its schema: `orders.on_event`. It has one parameter, a "
+			"row of the view `inbox.messages`, and returns `void`, or `jsonb`, which "
+			"becomes the result of the message. Required." },
+	{ "handlers", "topics", OPTION_LIST, .text = "", .check = check_topic_or_none, .min = 0,
+		.max = 1000, AT_HANDLER(topics),
+		.help = "Topics whose messages the handler gets." },
+	{ "handlers", "types", OPTION_LIST, .text = "", .check = check_type_pattern, .min = 0,
+		.max = 1000, AT_HANDLER(types),
+		.help = "Event types that the handler gets. A `*` at the end makes a prefix." },
+	{ "handlers", "consumer", OPTION_STRING, .text = "", .check = check_consumer_or_none,
+		.min = 0, .max = 63, AT_HANDLER(consumer),
+		.help = "Consumer whose messages the handler gets. If it is not written: the "
+			"consumer that is called like the handler, else the one without a name." },
+	{ "handlers", "role", OPTION_STRING, .text = "", .min = 0, .max = 63, AT_HANDLER(role),
+		.help = "Role with whose rights the function runs (`SET LOCAL ROLE`). If it is not "
+			"written, it runs with the rights of the sidecar." },
+	{ "handlers", "timeout", OPTION_DURATION, .text = "30s", .min = 10, .max = DAY,
+		AT_HANDLER(timeout),
+		.help = "How long one call may take (`statement_timeout`). A call that takes longer "
+			"is rolled back and counts as a failed attempt with the code `TIMEOUT`." },
+	{ "handlers", "batch", OPTION_INT, .text = "50", .min = 1, .max = 1000, AT_HANDLER(batch),
+		.help = "Maximum number of messages in one transaction. Each has a savepoint of its "
+			"own." },
+	{ "handlers", "connections", OPTION_INT, .text = "1", .min = 1, .max = 64,
+		AT_HANDLER(connections),
+		.help = "Connections to PostgreSQL, that is, how many transactions of the handler "
+			"run at the same time." },
 
 	{ "retry", "max_attempts", OPTION_INT, .text = "10", .min = 1, .max = 1000000,
 		.reloadable = true, AT(retry.max_attempts),
@@ -431,7 +468,8 @@ const struct option *options_find(const char *section, const char *key)
 
 bool section_has_scopes(const struct section *section)
 {
-	return section->kind == SECTION_PER_TOPIC || section->kind == SECTION_PER_CONSUMER;
+	return section->kind == SECTION_PER_TOPIC || section->kind == SECTION_PER_CONSUMER ||
+	       section->kind == SECTION_PER_HANDLER;
 }
 
 bool option_is_list(const struct option *option)

@@ -38,7 +38,7 @@ struct option {
 	bool hostname;                      /* the default is the host's name */
 	/* under consumers: the section whose key of the same name counts if this one is not written */
 	const char *general;
-	size_t offset;       /* in struct config, struct topic_rules or struct consumer_rules */
+	size_t offset;       /* in struct config, or in the struct of its scope */
 	size_t count_offset; /* OPTION_UIDS */
 	const char *help;
 };
@@ -48,6 +48,7 @@ enum section_kind {
 	SECTION_OPEN,         /* other keys are passed on to a library */
 	SECTION_PER_TOPIC,    /* the keys of the table, under a topic's name or "*" */
 	SECTION_PER_CONSUMER, /* the keys of the table, under a consumer's name */
+	SECTION_PER_HANDLER,  /* the keys of the table, under a SQL handler's name */
 };
 
 struct section {
@@ -63,7 +64,7 @@ extern const struct option option_table[];     /* ended by .section == NULL; by 
 
 /* NULL when there is none of that name. */
 const struct section *options_section(const char *name);
-/* True when the keys of the section are written under names of topics or consumers. */
+/* True when the keys of the section are written under names: of topics, consumers or handlers. */
 bool section_has_scopes(const struct section *section);
 const struct option *options_find(const char *section, const char *key);
 

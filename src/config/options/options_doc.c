@@ -159,7 +159,8 @@ static void add_option(struct buf *out, const struct option *option, bool variab
 	} else if (option->general != NULL) {
 		buf_addf(out, "the value of `%s.%s`", option->general, option->key);
 	} else if (option_is_list(option) && option->text[0] == '\0' &&
-		   strcmp(option->section, "consumers") == 0) {
+		   section_has_scopes(options_section(option->section)) &&
+		   strcmp(option->section, "topics") != 0) {
 		buf_add_str(out, "all");
 	} else {
 		buf_add_char(out, '`');
@@ -192,7 +193,8 @@ static void add_example(struct buf *out)
 			/* kafka.topics and the host's name have no default that is right for all. */
 			if (strcmp(option->section, section->name) != 0 || option->hostname ||
 				section->kind == SECTION_OPEN ||
-				section->kind == SECTION_PER_CONSUMER)
+				section->kind == SECTION_PER_CONSUMER ||
+				section->kind == SECTION_PER_HANDLER)
 				continue;
 			buf_addf(out, "%s%s: ", per_topic ? "    " : "  ", option->key);
 			add_default(out, option);

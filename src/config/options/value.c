@@ -378,6 +378,32 @@ const char *check_consumer(const char *text)
 	return NULL;
 }
 
+const char *check_consumer_or_none(const char *text)
+{
+	return text[0] == '\0' ? NULL : check_consumer(text);
+}
+
+const char *check_handler(const char *text)
+{
+	size_t length = strlen(text);
+
+	for (const char *c = text; *c != '\0'; c++) {
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return "is not the name of a handler; it contains a control character";
+	}
+	return length > 0 && length <= 255 ? NULL
+					   : "is not the name of a handler; write 1 to 255 bytes";
+}
+
+const char *check_function(const char *text)
+{
+	if (text[0] == '\0')
+		return NULL;
+	if (strchr(text, '(') != NULL)
+		return "names parameters; write only schema.function";
+	return strchr(text, '.') != NULL ? NULL : "has no schema; write schema.function";
+}
+
 const char *check_type_pattern(const char *text)
 {
 	const char *star = strchr(text, '*');

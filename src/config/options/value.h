@@ -40,6 +40,12 @@ const char *check_outbox_topic(const char *text);
 const char *check_topic_rules(const char *text);
 /* The name of a consumer. */
 const char *check_consumer(const char *text);
+/* The name of a consumer, or nothing. */
+const char *check_consumer_or_none(const char *text);
+/* The name of a SQL handler. */
+const char *check_handler(const char *text);
+/* The name of a function with its schema, or nothing. PostgreSQL decides whether it exists. */
+const char *check_function(const char *text);
 /* An event type; '*' at its end makes it a prefix. */
 const char *check_type_pattern(const char *text);
 /* Where the id of an event is. */

@@ -156,6 +156,8 @@ static const char *check_scope(const struct section *section, const char *scope)
 {
 	if (scope == NULL)
 		return NULL;
+	if (section->kind == SECTION_PER_HANDLER)
+		return check_handler(scope);
 	return section->kind == SECTION_PER_CONSUMER ? check_consumer(scope)
 						     : check_topic_rules(scope);
 }
@@ -182,6 +184,11 @@ int key_find(struct key *out, const struct written_key *written,
 		return err_set(err, FAULT_CONFIG,
 			"%s: consumers.%s: keys are written under a consumer's name; write "
 			"consumers, then the name, then the key",
+			written->origin, written->name);
+	if (section->kind == SECTION_PER_HANDLER && written->scope == NULL)
+		return err_set(err, FAULT_CONFIG,
+			"%s: handlers.%s: keys are written under a handler's name; write handlers, "
+			"then the name, then the key",
 			written->origin, written->name);
 	if (section->kind == SECTION_PER_TOPIC && written->scope == NULL)
 		return err_set(err, FAULT_CONFIG,

@@ -97,6 +97,7 @@ static bool has_texts(const struct entry *entry, const struct verdict *verdict)
 	case STATUS_DONE:
 		return verdict->result.data == NULL || entry->texts.result != NULL;
 	case STATUS_RETRY:
+	case STATUS_TIMEOUT:
 	case STATUS_DEAD:
 		return (verdict->reason.data == NULL || entry->texts.error != NULL) &&
 		       (verdict->code.data == NULL || entry->texts.error_code != NULL);
@@ -121,6 +122,9 @@ int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 	case STATUS_RETRY:
 		fail_attempt(rules, entry, verdict->delay_ms, END_RETRY);
 		break;
+	case STATUS_TIMEOUT:
+		fail_attempt(rules, entry, -1, END_TIMEOUT);
+		break;
 	case STATUS_DEAD:
 		begin(entry, SETTLE_DEAD, END_DEAD);
 		break;
@@ -141,7 +145,8 @@ int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 		entry->verdict.delay_ms = SNOOZE_LEAST_MS;
 		break;
 	}
-	if (verdict->status == STATUS_RETRY || verdict->status == STATUS_DEAD)
+	if (verdict->status == STATUS_RETRY || verdict->status == STATUS_TIMEOUT ||
+		verdict->status == STATUS_DEAD)
 		set_error(entry, copy(verdict->reason), copy(verdict->code));
 	return has_texts(entry, verdict) ? 0 : err_memory(err);
 }

@@ -68,6 +68,7 @@ enum verdict_status {
 	STATUS_SNOOZE,
 	STATUS_SETTLED,
 	STATUS_SKIPPED, /* not tried */
+	STATUS_TIMEOUT, /* only of a SQL handler: PostgreSQL cancelled the call */
 };
 
 /* The answer of a handler to one delivery. A malformed answer becomes STATUS_RETRY with the code PROTOCOL and a

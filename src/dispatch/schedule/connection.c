@@ -29,6 +29,8 @@ void connection_send(struct connection *connection, const struct buf *line)
 
 size_t connection_unsent(const struct connection *connection)
 {
+	if (connection->bev == NULL)
+		return 0;
 	return evbuffer_get_length(bufferevent_get_output(connection->bev));
 }
 
@@ -39,8 +41,8 @@ size_t connection_window(const struct connection *connection)
 
 bool connection_has_room(const struct connection *connection)
 {
-	return !connection->draining && !connection->closing &&
-	       connection->reservation.entry == NULL &&
+	return !connection->draining && !connection->closing && !connection->calling &&
+	       connection->call == NULL && connection->reservation.entry == NULL &&
 	       connection->open_count < connection_window(connection) &&
 	       connection_unsent(connection) < OUTPUT_MAX_BYTES;
 }

@@ -12,7 +12,7 @@
 struct bufferevent;
 
 struct connection {
-	struct bufferevent *bev;
+	struct bufferevent *bev;      /* NULL: a SQL handler, whose deliveries are calls */
 	char id[24];                  /* "s3", for the log and the handler */
 	struct handler_group *group;  /* NULL before the hello */
 	TAILQ_ENTRY(connection) link; /* in group->connections */
@@ -23,6 +23,8 @@ struct connection {
 	TAILQ_ENTRY(connection) output_link; /* in `outputs` if has_output */
 	bool has_output;
 	struct reservation reservation; /* for the suspect that is delivered alone */
+	struct call *call; /* of a SQL handler: delivered, and not given to a worker yet */
+	bool calling;      /* of a SQL handler: a worker has a call */
 
 	/* What its hello asked for. */
 	size_t window; /* deliveries that may be open at a time */

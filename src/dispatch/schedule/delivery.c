@@ -1,6 +1,6 @@
 /*
  * Opens entries on a connection and writes the line that delivers them: `deliver` for one message, `deliver_batch` for
- * several. Keeps the open entries of a connection in the order of their deadlines, limits deadlines after a
+ * several. A SQL handler gets a call without a line. Keeps the open entries of a connection in the order of their deadlines, limits deadlines after a
  * revocation, and closes deliveries. A delivery that cannot be written for lack of memory goes back to the table; it spends no attempt.
  */
 #include <stdio.h>
@@ -129,6 +129,8 @@ void delivery_cancel(struct schedule *schedule, const struct entry *entry, const
 {
 	char id[DELIVERY_ID_BYTES];
 
+	if (entry->delivery.connection->bev == NULL)
+		return; /* its transaction ends by its own limits, and its result is not used */
 	delivery_id(entry, id);
 	buf_reset(&schedule->line);
 	protocol_add_cancel(&schedule->line, id, reason);
@@ -264,6 +266,28 @@ static void deliver_one(
 	connection_send(connection, &schedule->line);
 }
 
+static void add_to_call(struct call *call, struct entry *entry)
+{
+	TAILQ_INSERT_TAIL(&call->entries, entry, delivery.call_link);
+	entry->delivery.call = call;
+}
+
+/* For a SQL handler. Its session gives the call to a worker in the same round (sql_sessions.c). */
+static void deliver_call(struct schedule *schedule, struct connection *connection,
+	struct entry **entries, size_t count)
+{
+	struct call *call = call_new(schedule, connection);
+
+	for (size_t i = 0; i < count; i++) {
+		open_entry(schedule, connection, entries[i]);
+		if (call != NULL)
+			add_to_call(call, entries[i]);
+		else
+			fail_delivery(schedule, entries[i]);
+	}
+	connection->call = call;
+}
+
 static void deliver_batch(struct schedule *schedule, struct connection *connection,
 	struct entry **entries, size_t count)
 {
@@ -281,8 +305,7 @@ static void deliver_batch(struct schedule *schedule, struct connection *connecti
 		open_entry(schedule, connection, entries[i]);
 		if (!ok)
 			continue;
-		TAILQ_INSERT_TAIL(&call->entries, entries[i], delivery.call_link);
-		entries[i]->delivery.call = call;
+		add_to_call(call, entries[i]);
 		head = head_of(schedule, entries[i], &texts);
 		ok = render(schedule, entries[i]);
 		if (ok)
@@ -304,7 +327,9 @@ void delivery_send(struct schedule *schedule, struct connection *connection, str
 	size_t count)
 {
 	FAULT_POINT("before_deliver");
-	if (connection->batch_max > 1)
+	if (connection->bev == NULL)
+		deliver_call(schedule, connection, entries, count);
+	else if (connection->batch_max > 1)
 		deliver_batch(schedule, connection, entries, count);
 	else
 		deliver_one(schedule, connection, entries[0]);

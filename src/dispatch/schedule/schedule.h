@@ -16,7 +16,8 @@
 #include "dispatch/table/table.h"
 #include "model/event/event.h"
 
-/* A deliver_batch request whose answer has not arrived. Freed when the last of its entries is closed. */
+/* A deliver_batch request whose answer has not arrived, or a call of a SQL handler that has not ended. Freed when the last of
+ * its entries is closed. */
 struct call {
 	char id[24]; /* the id of the request, "b17" */
 	struct connection *connection;

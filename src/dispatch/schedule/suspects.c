@@ -15,8 +15,8 @@ static void serve(struct schedule *schedule, struct connection *connection)
 {
 	struct entry *entry = connection->reservation.entry;
 
-	if (entry == NULL || connection->open_count > 0 || entry->state != ENTRY_RESERVED ||
-		entry->raising)
+	if (entry == NULL || connection->open_count > 0 || connection->calling ||
+		connection->window == 0 || entry->state != ENTRY_RESERVED || entry->raising)
 		return;
 	if (entry->raised)
 		delivery_send(schedule, connection, &entry, 1);

@@ -4,6 +4,8 @@
  * shutdown, and no subscription that another handler has. requests.c refuses what comes before the hello. A refused hello is logged as well, because the operator of
  * the client may see only the log.
  */
+#include <string.h>
+
 #include "base/log.h"
 #include "dispatch/sessions/sessions.h"
 
@@ -73,7 +75,6 @@ static void send_hello_reply(
 	buf_reset(buf);
 	protocol_add_hello_reply(buf, line->id, &reply);
 	connection_send(&session->connection, buf);
-	log_connected(session, hello);
 }
 
 static int refusal_code(int r)
@@ -83,7 +84,7 @@ static int refusal_code(int r)
 	return r == ROUTING_FULL ? PROTOCOL_SUBSCRIPTIONS : PROTOCOL_INTERNAL;
 }
 
-static int join_group(struct session *session, const struct hello *hello, struct err *err)
+int hello_join(struct session *session, const struct hello *hello, struct err *err)
 {
 	struct connection *connection = &session->connection;
 	int r = handler_groups_join(session->sessions->groups, hello, &connection->group, err);
@@ -96,20 +97,36 @@ static int join_group(struct session *session, const struct hello *hello, struct
 	connection->batch_ordered = hello->batch_ordered;
 	connection->batch_wait_ms = hello->batch_wait_ms;
 	TAILQ_INSERT_TAIL(&connection->group->connections, connection, link);
+	log_connected(session, hello);
 	return 0;
 }
 
-/* The consumer that the hello names; without a name the one that is called like the handler, else the one without a
- * name. NULL: it is not known. */
-static const char *consumer_of(const struct session *session, const struct hello *hello)
+const char *hello_consumer(const struct sessions *sessions, const char *handler, const char *named)
 {
-	struct admission *admission = session->sessions->context->options.admission;
+	struct admission *admission = sessions->context->options.admission;
 	const char *known;
 
-	if (hello->consumer != NULL)
-		return admission_known(admission, hello->consumer);
-	known = admission_known(admission, hello->handler);
+	if (named != NULL)
+		return admission_known(admission, named);
+	known = admission_known(admission, handler);
 	return known != NULL ? known : admission_known(admission, "");
+}
+
+/* True when the configuration has a SQL handler with this name for this consumer. */
+static bool is_sql_handler(const struct session *session, const struct hello *hello)
+{
+	const struct config *config = session->sessions->context->options.config;
+
+	for (size_t i = 0; i < config->handler_count; i++) {
+		const struct sql_handler_rules *rules = &config->handlers[i];
+		const char *consumer = hello_consumer(session->sessions, rules->name,
+			*rules->consumer == '\0' ? NULL : rules->consumer);
+
+		if (consumer != NULL && strcmp(rules->name, hello->handler) == 0 &&
+			strcmp(consumer, hello->consumer) == 0)
+			return true;
+	}
+	return false;
 }
 
 static void refuse_consumer(struct session *session, const struct line *line)
@@ -151,13 +168,20 @@ void hello_check(struct session *session, const struct line *line)
 			"inboxd is shutting down; connect again later");
 		return;
 	}
-	hello.consumer = consumer_of(session, &line->hello);
+	hello.consumer =
+		hello_consumer(session->sessions, line->hello.handler, line->hello.consumer);
 	if (hello.consumer == NULL) {
 		refuse_consumer(session, line);
 		return;
 	}
+	if (is_sql_handler(session, &hello)) {
+		refuse(session, line, PROTOCOL_OVERLAP,
+			"inboxd calls a SQL handler of this name itself; use another name, or "
+			"remove it from handlers in the configuration");
+		return;
+	}
 	hello.timeout_ms = timeout_of(session, &hello);
-	r = join_group(session, &hello, &err);
+	r = hello_join(session, &hello, &err);
 	if (r == 0)
 		send_hello_reply(session, line, &hello);
 	else

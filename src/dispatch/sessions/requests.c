@@ -122,7 +122,7 @@ static void answer_behind(struct session *session, const struct line *line, stru
 
 /* Answers an entry of a batch. In an ordered batch also those that are behind it, if it was not finished. An entry
  * without a verdict is retried. Returns how many entries were answered. */
-static size_t answer_entry(
+size_t requests_answer(
 	struct session *session, const struct line *line, struct entry *first, size_t guess)
 {
 	static const struct verdict missing = {
@@ -160,7 +160,7 @@ static bool answer_batch(struct session *session, const struct line *line)
 	TAILQ_FOREACH (entry, &call->entries, delivery.call_link)
 		open++;
 	while (answered < open)
-		answered += answer_entry(session, line, TAILQ_FIRST(&call->entries), answered);
+		answered += requests_answer(session, line, TAILQ_FIRST(&call->entries), answered);
 	return true;
 }
 
@@ -169,7 +169,7 @@ static void on_answer(struct session *session, const struct line *line)
 	struct entry *entry = find_delivery(session, line->delivery);
 
 	if (entry != NULL && entry->delivery.call == NULL)
-		(void)answer_entry(session, line, entry, 0);
+		(void)requests_answer(session, line, entry, 0);
 	else if (!answer_batch(session, line))
 		metric_add(session->sessions->unknown_answers, 1);
 }

@@ -69,7 +69,7 @@ void sessions_check_drained(struct sessions *sessions)
 		session_check_drained(session);
 }
 
-static void leave_group(struct session *session)
+void session_leave(struct session *session)
 {
 	struct sessions *sessions = session->sessions;
 	struct connection *connection = &session->connection;
@@ -94,7 +94,7 @@ void session_close(struct session *session)
 {
 	struct sessions *sessions = session->sessions;
 
-	leave_group(session);
+	session_leave(session);
 	session_forget_input(session);
 	if (session->connection.has_output)
 		TAILQ_REMOVE(&sessions->outputs, &session->connection, output_link);
@@ -125,7 +125,7 @@ void session_close_soon(struct session *session)
 		return;
 	session->connection.closing = true;
 	session->closing_ms = clock_now_ms();
-	leave_group(session);
+	session_leave(session);
 	session_check_drained(session);
 	session_end_output(session);
 }

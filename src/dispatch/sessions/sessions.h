@@ -3,6 +3,7 @@
  *
  *	listener.c   accepts connections and splits their input into lines
  *	requests.c   executes the lines; hello.c checks the hello
+ *	sql_sessions.h  the sessions of SQL handlers, which have no socket
  *	session.c    replies, and the end of a connection
  *	socket.h     creates the socket, before dispatch exists
  *
@@ -87,6 +88,8 @@ void session_reply_error_with(
 void session_check_drained(struct session *session);
 /* The same for all sessions. */
 void sessions_check_drained(struct sessions *sessions);
+/* Its connection leaves its group, if it is in one. Its open deliveries get the verdict of a lost connection. */
+void session_leave(struct session *session);
 /* Ends the connection and frees the session. Its open deliveries get the verdict of a lost connection. */
 void session_close(struct session *session);
 /* Sends what is written already, then ends the connection. */
@@ -102,6 +105,11 @@ void sessions_tick(struct sessions *sessions, int64_t now_ms);
 
 /* Handles a hello: registers the connection and replies, or refuses it. */
 void hello_check(struct session *session, const struct line *line);
+/* The consumer that a handler gets messages of: the one it names; without a name the one that is called like the handler, else
+ * the one without a name. NULL: it is not known. */
+const char *hello_consumer(const struct sessions *sessions, const char *handler, const char *named);
+/* Adds the connection to the group of its handler and logs it. ROUTING_OVERLAP or ROUTING_FULL with a text, or FAULT_MEMORY. */
+int hello_join(struct session *session, const struct hello *hello, struct err *err);
 /* Logs why a hello is refused and sends the same reason to the client. */
 struct refusal {
 	int code;
@@ -114,6 +122,10 @@ void hello_refuse(struct session *session, const struct line *line, const struct
 
 /* Executes one line of a client, given without its LF. May start the end of the session; does not free it. */
 void requests_handle(struct session *session, struct bytes text);
+/* Answers an open delivery of this session, and in an ordered batch those behind it if it was not finished. Of a batch,
+ * `guess` is where its verdict probably is in the line. Returns how many deliveries were answered. */
+size_t requests_answer(
+	struct session *session, const struct line *line, struct entry *entry, size_t guess);
 /* Replies that input cannot be processed, for the reason `why`, and ends the connection. */
 void requests_refuse(struct session *session, const char *why);
 

@@ -70,6 +70,12 @@ void job_free(struct job *job)
 	case JOB_GAUGES:
 		gauges_fini(&job->gauges.counts);
 		break;
+	case JOB_CALL:
+	case JOB_CALLABLE:
+		if (job->call.rows != NULL)
+			sql_calls_clear(job->call.rows, job->call.count);
+		free(job->call.rows);
+		break;
 	case JOB_KINDS:
 		break;
 	}
@@ -200,6 +206,19 @@ static int run_handlers(struct db *db, struct job *job)
 	return known_exchange(db, &request, &job->handlers.known, &job->err);
 }
 
+static int run_call(struct db *db, struct job *job)
+{
+	const struct sql_calls calls = { job->request.instance, job->call.handler, job->call.rows,
+		job->call.count };
+
+	return sql_calls_run(db, &calls, &job->err);
+}
+
+static int run_callable(struct db *db, struct job *job)
+{
+	return sql_calls_check(db, job->call.handler, &job->err);
+}
+
 static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {
 	[JOB_SETTLE] = run_settle,
 	[JOB_RAISE] = run_raise,
@@ -210,6 +229,8 @@ static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {
 	[JOB_GAUGES] = run_gauges,
 	[JOB_HOLDS] = run_holds,
 	[JOB_HANDLERS] = run_handlers,
+	[JOB_CALL] = run_call,
+	[JOB_CALLABLE] = run_callable,
 };
 
 static void execute(struct worker *worker, struct job *job)

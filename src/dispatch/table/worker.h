@@ -14,6 +14,7 @@
 #include "store/claims/known_handlers.h"
 #include "store/claims/other_claims.h"
 #include "store/claims/settle.h"
+#include "store/claims/sql_calls.h"
 #include "store/claims/waiting_rows.h"
 
 enum job_kind {
@@ -26,6 +27,8 @@ enum job_kind {
 	JOB_GAUGES,   /* counts what waits */
 	JOB_HOLDS,    /* reads the state of rows that other instances hold */
 	JOB_HANDLERS, /* exchanges known handlers */
+	JOB_CALL,     /* calls a SQL handler */
+	JOB_CALLABLE, /* checks whether a SQL handler can be called */
 	JOB_KINDS
 };
 
@@ -116,6 +119,14 @@ struct handlers_job {
 	struct known known;
 };
 
+/* JOB_CALL; JOB_CALLABLE without rows. */
+struct call_job {
+	const struct sql_handler *handler; /* borrowed */
+	size_t count;
+
+	struct call_row *rows; /* the worker sets their status */
+};
+
 struct job {
 	enum job_kind kind;
 	struct claim_request request; /* of a claim; others need a part of it */
@@ -129,6 +140,7 @@ struct job {
 		struct gauges_job gauges;
 		struct key_holds_job holds;
 		struct handlers_job handlers;
+		struct call_job call;
 	};
 
 	/* Written by the worker. */

@@ -24,7 +24,7 @@
 #include "queries.h"
 #include "store/claims/settle_params.h"
 
-#define GROUPS_MOST 8 /* fast statements per pipeline, which has a limit of 16 statements */
+#define GROUPS_MOST 8 /* fast statements per pipeline */
 
 /* The results of one pipeline. */
 struct found {

@@ -44,6 +44,7 @@ struct db {
 	char *schema;
 	char settings[512]; /* the statement that sets the timeouts */
 	int64_t timeout_ms;
+	bool user_functions;
 	bool savepoint; /* a savepoint exists in this transaction */
 };
 
@@ -85,6 +86,24 @@ static void gauge_leave(struct connection_gauge *gauge)
 	*gauge = (struct connection_gauge){ .state = CONNECTION_CLOSED };
 }
 
+/* Every statement here is written for an index and reads few rows. Sequential scans are therefore
+ * disabled, whatever the statistics say at the moment. JIT compilation would cost more than it saves.
+ * Neither is true of the user's functions. */
+static void write_settings(struct db *db, const struct db_options *options)
+{
+	int length = snprintf(db->settings, sizeof(db->settings),
+		"SELECT set_config('idle_in_transaction_session_timeout', '%" PRId64 "', true),"
+		" set_config('statement_timeout', '%" PRId64 "', true)",
+		options->idle_timeout_ms, options->statement_timeout_ms);
+
+	if (!options->user_functions)
+		(void)snprintf(db->settings + length, sizeof(db->settings) - (size_t)length,
+			", set_config('lock_timeout', '%" PRId64 "', true),"
+			" set_config('enable_seqscan', 'off', true), set_config('jit', 'off', "
+			"true)",
+			options->lock_timeout_ms);
+}
+
 int db_new(struct db **out, const struct db_options *options, struct err *err)
 {
 	CLEANUP(db_freep) struct db *db = calloc(1, sizeof(*db));
@@ -92,19 +111,14 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 
 	if (db == NULL)
 		return err_memory(err);
-	/* Every statement here is written for an index and reads few rows. Sequential scans are
-	 * therefore disabled, whatever the statistics say at the moment. JIT compilation would cost
-	 * more than it saves. */
-	(void)snprintf(db->settings, sizeof(db->settings),
-		"SELECT set_config('lock_timeout', '%" PRId64 "', true),"
-		" set_config('idle_in_transaction_session_timeout', '%" PRId64 "', true),"
-		" set_config('statement_timeout', '%" PRId64 "', true),"
-		" set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)",
-		options->lock_timeout_ms, options->idle_timeout_ms, options->statement_timeout_ms);
+	write_settings(db, options);
+	db->user_functions = options->user_functions;
 	gauge_enter(&db->gauge, options->metrics);
-	db->timeout_ms = options->statement_timeout_ms == 0
-				 ? NO_LIMIT_MS
-				 : options->statement_timeout_ms + CLIENT_EXTRA_MS;
+	db->timeout_ms =
+		options->statement_timeout_ms == 0
+			? NO_LIMIT_MS
+			: options->statement_timeout_ms * (options->user_functions ? 2 : 1) +
+				  CLIENT_EXTRA_MS;
 	db->schema = strdup(options->schema);
 	if (db->schema == NULL)
 		return err_memory(err);
@@ -242,9 +256,13 @@ static int after_pipeline(struct db *db, int r, const struct err *err)
 
 int db_begin(struct db *db, struct err *err)
 {
-	int r = pipeline_queue(db->pipeline, BEGIN, NULL, NULL, err);
+	int r = 0;
 
 	db->savepoint = false;
+	if (db->user_functions)
+		r = pipeline_queue(db->pipeline, "RESET ALL", NULL, NULL, err);
+	if (r == 0)
+		r = pipeline_queue(db->pipeline, BEGIN, NULL, NULL, err);
 	if (r == 0)
 		r = pipeline_queue(db->pipeline, db->settings, NULL, NULL, err);
 	return after_pipeline(db, r, err);

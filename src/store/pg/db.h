@@ -35,6 +35,10 @@ struct db_options {
 	int64_t idle_timeout_ms; /* idle_in_transaction_session_timeout */
 	/* for the server; the client waits two seconds longer; 0 = no limit */
 	int64_t statement_timeout_ms;
+	/* The transactions call functions of the user: lock_timeout and the planner stay as the role
+	 * and the database have them, what such a function has set for the session (SET) is reset
+	 * before the next transaction, and the client waits for two statement timeouts. */
+	bool user_functions;
 };
 
 int db_new(struct db **out, const struct db_options *options, struct err *err);
@@ -93,7 +97,7 @@ int db_begin(struct db *db, struct err *err);
 int db_step(struct db *db, enum query query, const struct params *params, struct rows **rows,
 	struct err *err);
 /* Queues a statement without sending it. The next db_step() or db_commit() checks its result and
- * fills `rows`, which must exist until then. At most 16 statements may be queued, with the two of
+ * fills `rows`, which must exist until then. At most 64 statements may be queued, with the two of
  * db_begin() and that of db_commit(). */
 int db_queue(struct db *db, enum query query, const struct params *params, struct rows **rows,
 	struct err *err);

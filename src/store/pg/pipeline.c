@@ -17,7 +17,7 @@
 #include "store/pg/pg_error_class.h"
 #include "store/pg/wire.h"
 
-#define MAX_QUEUED     16
+#define MAX_QUEUED     64
 #define STATEMENT_MOST (1000U << 20) /* the protocol limit is 1 GiB */
 
 struct pipeline {
