@@ -3,11 +3,15 @@
  * They need no configuration, because they may run in another container than the sidecar and under another user.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "bridge/exec/exec.h"
+#include "bridge/forward/forward.h"
 #include "ops/commands.h"
+
+enum { EXEC_JOBS = 1, FORWARD_JOBS = 16, CONNECT_TIMEOUT_MS = 5000 };
 
 /* The options that all bridges have. */
 static int intake_of(
@@ -44,7 +48,7 @@ int command_exec(const struct cli *cli, struct err *err)
 		.extend_ms = cli->bridge.extend,
 	};
 	CLEANUP(freep) char **command = calloc(cli->word_count + 1, sizeof(*command));
-	int r = intake_of(cli, 1, &options.intake, err);
+	int r = intake_of(cli, EXEC_JOBS, &options.intake, err);
 
 	if (r != 0)
 		return r;
@@ -62,4 +66,29 @@ int command_exec(const struct cli *cli, struct err *err)
 		command[i] = (char *)(uintptr_t)cli->words[i];
 	options.command = command;
 	return exec_run(&options, err);
+}
+
+int command_forward(const struct cli *cli, struct err *err)
+{
+	const struct cli_bridge *bridge = &cli->bridge;
+	struct forward_options options = {
+		.url = bridge->url,
+		.structured = bridge->mode != NULL && strcmp(bridge->mode, "structured") == 0,
+		.settles = bridge->settled,
+		.h2c = bridge->h2c,
+		.connect_timeout_ms =
+			bridge->connect_timeout > 0 ? bridge->connect_timeout : CONNECT_TIMEOUT_MS,
+		.ca = bridge->ca,
+		.cert = bridge->cert,
+		.key = bridge->key,
+	};
+	int r = intake_of(cli, FORWARD_JOBS, &options.intake, err);
+
+	if (r == 0 && options.url == NULL)
+		r = err_set(err, FAULT_USAGE,
+			"the URL is missing: give --url http://localhost:8080/events");
+	status_table_init(&options.statuses);
+	if (r == 0 && cli->filter.status != NULL)
+		r = status_table_change(&options.statuses, cli->filter.status, err);
+	return r != 0 ? r : forward_run(&options, err);
 }

@@ -46,6 +46,7 @@ static const struct {
 	[COMMAND_OUTBOX] = { .on_inbox = op_outbox },
 	[COMMAND_REQUESTS] = { .on_inbox = op_requests },
 	[COMMAND_EXEC] = { .bridge = command_exec },
+	[COMMAND_FORWARD] = { .bridge = command_forward },
 };
 
 /* The options that librdkafka and libpq know, so that a misspelt one is an error. */

@@ -23,6 +23,8 @@ int command_adopt(const struct cli *cli, const struct config *config, struct err
 int command_check(const struct cli *cli, const struct config *config, struct err *err);
 /* Passes each message to a command, until a signal: see bridge/exec/exec.h. */
 int command_exec(const struct cli *cli, struct err *err);
+/* Sends each message to a service, until a signal: see bridge/forward/forward.h. */
+int command_forward(const struct cli *cli, struct err *err);
 /* Applies the missing migrations; with --roles also grants the privileges of the roles. */
 int command_migrate(const struct cli *cli, const struct config *config, struct err *err);
 /* Moves the watermark of a partition, after it has compared the arguments with Kafka's log. Returns

@@ -46,6 +46,7 @@ OWNED = [
     (r"librdkafka/.*\.h$", ("src/ingest/kafka/", "tools/")),
     (r"sys/un\.h$", ("src/dispatch/", "src/client/", "src/config/")),
     (r"event2/.*\.h$", ("src/dispatch/", "src/http/", "src/base/", "src/trace/")),
+    (r"curl/.*\.h$", ("src/bridge/forward/",)),
     (r"yaml\.h$", ("src/config/",)),
     (r"yajl/.*\.h$", ("src/json/",)),
 ]

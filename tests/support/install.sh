@@ -3,8 +3,8 @@
 
 build_packages=(gcc libc6-dev make pkg-config meson ninja-build python3
 	libssl-dev libpq-dev librdkafka-dev libyajl-dev libyaml-dev libevent-dev libxxhash-dev
-	uthash-dev)
-test_packages=(libcmocka-dev valgrind kcat python3-venv git openssl)
+	libcurl4-openssl-dev uthash-dev)
+test_packages=(libcmocka-dev valgrind kcat python3-venv git openssl nghttp2-server)
 clang_packages=(clang clang-format clang-tidy)
 model_packages=(spin)
 deploy_packages=(debhelper strace dpkg-dev libsystemd-dev systemd git python3-venv)
@@ -48,6 +48,7 @@ drop_provided() {
 		openjdk-*) command -v java >/dev/null ;;
 		nodejs) command -v node >/dev/null ;;
 		golang-go) command -v go >/dev/null ;;
+		nghttp2-server) command -v nghttpd >/dev/null ;;
 		npm | clang | clang-format | clang-tidy | git | valgrind | kcat | gcc | make | openssl)
 			command -v "$package" >/dev/null ;;
 		llvm) command -v llvm-symbolizer >/dev/null ;;

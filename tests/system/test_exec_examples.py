@@ -1,9 +1,12 @@
 """The handlers of examples/without_library, run as they say."""
 
 import pathlib
+import socket
+import sys
 
 import pytest
 
+from support import process
 from support.wait import eventually
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples/without_library"
@@ -34,3 +37,21 @@ def test_perl_counts_the_messages(inboxd, bridge, send, inbox):
     row = inbox.wait_status("tombstone", "dead")
     assert row["error"] == "the order has no data"
     eventually(lambda: inbox.count("processed") == 2)
+
+
+def is_listening(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_receiver_makes_invoices(inboxd, bridge, send, inbox, tmp_path):
+    port = process.free_port()
+    server = process.spawn([sys.executable, str(EXAMPLES / "receiver.py"), str(port)], str(tmp_path / "log"))
+    eventually(lambda: is_listening(port))
+    bridge(inboxd, "forward", "--url", f"http://127.0.0.1:{port}/events")
+    send("a", b'{"cents": 1250}')
+    assert inbox.wait_status("a", "processed")["result"] == {"invoice": 1}
+    send("b", b"{}")
+    row = inbox.wait_status("b", "dead")
+    assert row["error_code"] == "HTTP_422" and "an order without cents" in row["error"]
+    process.end(server)

@@ -321,6 +321,35 @@ static void the_configuration_file_is_taken_from_option_variable_or_default(void
 	assert_null(cli_config_file(&none, NULL, "/nowhere/inboxd.yaml"));
 }
 
+static void a_bridge_has_subscriptions_and_a_command(void **state)
+{
+	struct cli cli;
+
+	(void)state;
+	assert_parses(&cli,
+		"inboxd exec --handler h --topic a --type x.* --topic b --jobs 4 -- ls -c -l");
+	assert_int_equal(cli.command, COMMAND_EXEC);
+	assert_int_equal(cli.bridge.topics.count, 2);
+	assert_string_equal(cli.bridge.topics.items[1], "b");
+	assert_int_equal(cli.bridge.types.count, 1);
+	assert_int_equal(cli.bridge.jobs, 4);
+	assert_int_equal(cli.word_count, 3);
+	assert_string_equal(cli.words[1], "-c");
+	cli_fini(&cli);
+}
+
+static void a_bridge_has_no_configuration(void **state)
+{
+	char line[] = "inboxd forward --handler h -c inboxd.yaml";
+	struct err err = ERR_INIT;
+	struct cli cli;
+
+	(void)state;
+	assert_int_equal(parse(&cli, line, &err), FAULT_USAGE);
+	assert_non_null(strstr(err.text, "there is no option \"-c\" for forward"));
+	cli_fini(&cli);
+}
+
 static void any_allocation_may_fail(void **state)
 {
 	(void)state;
@@ -355,6 +384,8 @@ int main(void)
 		cmocka_unit_test(help_is_also_a_command),
 		cmocka_unit_test(an_option_can_have_a_text_for_each_command),
 		cmocka_unit_test(the_configuration_file_is_taken_from_option_variable_or_default),
+		cmocka_unit_test(a_bridge_has_subscriptions_and_a_command),
+		cmocka_unit_test(a_bridge_has_no_configuration),
 		cmocka_unit_test(any_allocation_may_fail),
 	};
 

@@ -84,7 +84,7 @@ static void man(void)
 		stdout);
 	for (size_t i = 0; i < cli_command_count; i++)
 		man_command(&cli_commands[i]);
-	(void)fputs(".SH GENERAL OPTIONS\nA command that is a handler (exec) reads no "
+	(void)fputs(".SH GENERAL OPTIONS\nA command that is a handler (exec, forward) reads no "
 		    "configuration, and has no "
 		    "\\-\\-config and no \\-\\-set.\n",
 		stdout);

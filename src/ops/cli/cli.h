@@ -36,6 +36,7 @@ enum command {
 	COMMAND_OUTBOX,
 	COMMAND_REQUESTS,
 	COMMAND_EXEC,
+	COMMAND_FORWARD,
 	COMMAND_VERSION,
 };
 
@@ -90,7 +91,14 @@ struct cli_bridge {
 	int64_t timeout; /* ms */
 	int64_t extend;  /* ms */
 	bool lines;      /* exec --lines */
-	bool settled;    /* exec --settled */
+	bool settled;
+	const char *url; /* the rest is of forward */
+	const char *mode;
+	const char *ca;
+	const char *cert;
+	const char *key;
+	bool h2c;
+	int64_t connect_timeout; /* ms */
 };
 
 /* All texts are borrowed from argv. */

@@ -124,6 +124,14 @@ const struct command_row cli_commands[] = {
 		"When the time for a message is over, the command is killed with its whole process group.\n"
 		"SIGTERM lets running commands finish; a second one kills them. exec reads no configuration\n"
 		"file.\n", SIZE_MAX },
+	{ COMMAND_FORWARD, "forward", "POST each message to a service: a handler without a library", "",
+		"Connects to the socket of inboxd as a handler and POSTs each message to --url as a\n"
+		"CloudEvent over HTTP, with the header Idempotency-Key. The status of the response is the\n"
+		"verdict: 2xx done, and a JSON body is the result; 408, 409, 425, 429, 3xx and 5xx retry,\n"
+		"after Retry-After if it is given; other 4xx dead. --status changes this table. While the\n"
+		"service cannot be reached, the messages wait and no attempt is spent.\n"
+		"\n"
+		"SIGTERM lets open requests finish. forward reads no configuration file.\n", 0 },
 	{ COMMAND_VERSION, "version", "Print the version", "",
 		"`inboxd --version` does the same.\n", 0 },
 };
@@ -229,6 +237,25 @@ const struct option_row cli_options[] = {
 		"the consumer whose messages are processed; default: the one with the name of the handler", NULL },
 	{ 'j', "jobs", "N", FOR(COMMAND_EXEC), KIND_COUNT, offsetof(struct cli, bridge.jobs),
 		"how many commands run at a time, at most 1024; default 1", NULL },
+	{ 'j', "jobs", "N", FOR(COMMAND_FORWARD), KIND_COUNT, offsetof(struct cli, bridge.jobs),
+		"how many requests are open at a time, at most 1024; default 16", NULL },
+	{ 0, "url", "URL", FOR(COMMAND_FORWARD), KIND_TEXT, offsetof(struct cli, bridge.url),
+		"where the messages are sent: http://localhost:8080/events; required", NULL },
+	{ 0, "mode", "MODE", FOR(COMMAND_FORWARD), KIND_TEXT, offsetof(struct cli, bridge.mode),
+		"the mode of the HTTP binding of CloudEvents: attributes in headers (the default), or all as JSON",
+		"binary structured" },
+	{ 0, "status", "STATUS=VERDICT,...", FOR(COMMAND_FORWARD), KIND_TEXT, offsetof(struct cli, filter.status),
+		"change the verdicts of statuses: 404=retry,422=done,5xx=snooze", NULL },
+	{ 0, "ca", "FILE", FOR(COMMAND_FORWARD), KIND_TEXT, offsetof(struct cli, bridge.ca),
+		"trust the authorities in this PEM file instead of those of the system", NULL },
+	{ 0, "cert", "FILE", FOR(COMMAND_FORWARD), KIND_TEXT, offsetof(struct cli, bridge.cert),
+		"the client certificate, PEM", NULL },
+	{ 0, "key", "FILE", FOR(COMMAND_FORWARD), KIND_TEXT, offsetof(struct cli, bridge.key),
+		"the private key of the client certificate, PEM", NULL },
+	{ 0, "h2c", NULL, FOR(COMMAND_FORWARD), KIND_FLAG, offsetof(struct cli, bridge.h2c),
+		"use HTTP/2 without TLS; with https, HTTP/2 is used whenever the service offers it", NULL },
+	{ 0, "connect-timeout", "TIME", FOR(COMMAND_FORWARD), KIND_SPAN, offsetof(struct cli, bridge.connect_timeout),
+		"how long a new connection may take; default 5s", NULL },
 	{ 0, "timeout", "TIME", CLI_BRIDGES, KIND_SPAN, offsetof(struct cli, bridge.timeout),
 		"how long a message may take: 30s, 5m; default: the timeout of the consumer, otherwise 30s", NULL },
 	{ 0, "extend", "TIME", FOR(COMMAND_EXEC), KIND_SPAN, offsetof(struct cli, bridge.extend),
@@ -237,6 +264,8 @@ const struct option_row cli_options[] = {
 		"keep the command running: a line for each message, a line for each answer", NULL },
 	{ 0, "settled", NULL, FOR(COMMAND_EXEC), KIND_FLAG, offsetof(struct cli, bridge.settled),
 		"exit code 0 means that the command has called inbox.complete() in its transaction", NULL },
+	{ 0, "settled", NULL, FOR(COMMAND_FORWARD), KIND_FLAG, offsetof(struct cli, bridge.settled),
+		"done means that the service has called inbox.complete() in its transaction", NULL },
 	{ 0, "socket", "PATH", CLI_BRIDGES, KIND_TEXT, offsetof(struct cli, bridge.socket),
 		"the socket of inboxd; default: INBOXD_SOCKET_PATH, otherwise /run/inboxd/inbox.sock", NULL },
 	{ 0, "json", NULL, CLI_BRIDGES, KIND_FLAG, offsetof(struct cli, json),

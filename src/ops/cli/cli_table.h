@@ -49,7 +49,7 @@ struct option_row {
 };
 
 /* The commands that are handlers: they read no configuration. */
-#define CLI_BRIDGES (1U << COMMAND_EXEC)
+#define CLI_BRIDGES ((1U << COMMAND_EXEC) | (1U << COMMAND_FORWARD))
 
 /* True for an option of every command that reads the configuration, and possibly of the others. */
 static inline bool option_is_general(const struct option_row *option)

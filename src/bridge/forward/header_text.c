@@ -1,0 +1,29 @@
+/* See header_text.h. */
+#include "bridge/forward/header_text.h"
+
+#include <string.h>
+
+void header_text_add(struct buf *out, struct bytes value, const char *also)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	const unsigned char *text = value.data;
+
+	for (size_t i = 0; i < value.length; i++) {
+		const unsigned char c = text[i];
+
+		if (c > ' ' && c < 0x7f && c != '"' && c != '%' && strchr(also, c) == NULL) {
+			buf_add_char(out, (char)c);
+			continue;
+		}
+		buf_add_char(out, '%');
+		buf_add_char(out, digits[c >> 4]);
+		buf_add_char(out, digits[c & 15]);
+	}
+}
+
+void header_text_add_idempotency_key(struct buf *out, struct bytes source, struct bytes id)
+{
+	header_text_add(out, source, ":");
+	buf_add_char(out, ':');
+	header_text_add(out, id, "");
+}

@@ -1,0 +1,363 @@
+"""`inboxd forward`: each message is a POST to a service. The services are real HTTP servers."""
+
+import datetime
+import email.utils
+import json
+import pathlib
+import re
+import shutil
+import signal
+import threading
+
+import psycopg
+import pytest
+
+from support import process
+from support.inbox import connect
+from support.service import Service, json_response, response
+from support.tls import Authority
+from support.wait import eventually, throughout
+
+
+@pytest.fixture
+def service():
+    """service(decide, …) -> a running Service, stopped after the test."""
+    made = []
+
+    def start(*arguments, **options):
+        made.append(Service(*arguments, **options))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.stop()
+
+
+@pytest.fixture
+def send(produce, topic):
+    def send(event_id="x", value=b'{"order": 17}', **options):
+        headers = {"id": event_id, **options.pop("headers", {})}
+        return produce(topic, value, headers=headers, **options)
+
+    return send
+
+
+@pytest.fixture
+def forward(bridge):
+    def start(sidecar, url, *options, **more):
+        return bridge(sidecar, "forward", "--url", getattr(url, "url", url), *options, **more)
+
+    return start
+
+
+def by_turn(*answers):
+    """The answers one after the other; the last one again and again."""
+    left = list(answers)
+    lock = threading.Lock()
+
+    def decide(request):
+        with lock:
+            answer = left.pop(0) if len(left) > 1 else left[0]
+        return answer(request) if callable(answer) else answer
+
+    return decide
+
+
+# What the service gets
+
+
+def test_a_message_is_a_cloudevent_in_structured_mode(inboxd, service, forward, send, inbox):
+    receiver = service()
+    forward(inboxd, receiver, "--mode", "structured")
+    send("A1", headers={"ce_type": "order.created"})
+    inbox.wait_status("A1", "processed")
+    request = receiver.requests[0]
+    event = json.loads(request.body)
+    assert request.headers["content-type"] == "application/cloudevents+json; charset=utf-8"
+    assert (event["id"], event["type"], event["data"], event["inboxattempt"]) == ("A1", "order.created", {"order": 17}, 1)
+    assert request.headers["idempotency-key"].endswith(":A1") and "ce-id" not in request.headers
+
+
+def test_bytes_and_tombstones_keep_their_form(inboxd, service, forward, send, inbox):
+    receiver = service()
+    forward(inboxd, receiver)
+    send("bytes", b"\x00\xff\n", headers={"content-type": "image/png; x=y"}, key=b"k")
+    send("none", b"\x00\xff", key=b"k")
+    send("tombstone", None, key=b"k")
+    inbox.wait_processed(3)
+    found = {request.event_id: request for request in receiver.requests}
+    assert (found["bytes"].body, found["bytes"].headers["content-type"]) == (b"\x00\xff\n", "image/png; x=y")
+    assert (found["none"].body, found["none"].headers["content-type"]) == (b"\x00\xff", "application/octet-stream")
+    assert (found["tombstone"].body, found["tombstone"].headers["content-type"]) == (b"", None)
+
+
+def test_a_large_message_arrives(inboxd, service, forward, send, inbox):
+    receiver = service()
+    forward(inboxd, receiver)
+    value = json.dumps({"text": "x" * 900_000}).encode()
+    send("large", value)
+    inbox.wait_status("large", "processed")
+    assert receiver.requests[0].body == value
+
+
+# What the service answers
+
+
+@pytest.mark.parametrize("status, options, row_status", [
+    (200, (), "processed"), (202, (), "processed"), (204, (), "processed"),
+    (301, (), "dead"), (409, (), "retried"), (425, (), "retried"), (429, (), "retried"), (500, (), "retried"), (503, (), "retried"),
+    (400, (), "dead"), (404, (), "dead"), (422, (), "dead"),
+    (404, ("--status", "4xx=retry,404=done"), "processed"),
+    (422, ("--status", "404=done,4xx=retry"), "retried"),
+    (503, ("--status", "503=dead"), "dead"),
+])
+def test_the_status_is_the_verdict(start_inboxd, service, forward, send, inbox, status, options, row_status):
+    sidecar = start_inboxd(retry={"max_attempts": 1 if status == 301 else 5})
+    receiver = service(by_turn(response(status, b"because" if status != 204 else b"", Content_Type="text/plain"), response()))
+    forward(sidecar, receiver, *options)
+    send()
+    row = inbox.wait_status("x", "processed" if row_status == "retried" else row_status)
+    assert row["retry_count"] == (1 if row_status == "retried" or status == 301 else 0)
+    assert len(receiver.requests) == (2 if row_status == "retried" else 1)
+    if row_status == "dead":
+        redirect = ", a redirect: give the final URL" if status == 301 else ""
+        assert (row["error"], row["error_code"]) == (f"the service answered {status}{redirect}: because", f"HTTP_{status}")
+
+
+def test_snooze_spends_no_attempt(inboxd, service, forward, send, inbox):
+    receiver = service(by_turn(response(503), response(503), response()))
+    forward(inboxd, receiver, "--status", "503=snooze")
+    send()
+    assert inbox.wait_status("x", "processed")["retry_count"] == 0
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_retry_after_is_the_delay(inboxd, service, forward, send, inbox, form):
+    later = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
+    value = "3600" if form == "seconds" else email.utils.format_datetime(later, usegmt=True)
+    forward(inboxd, service(lambda request: response(429, retry_after=value)))
+    send()
+    inbox.wait_status("x", "retrying")
+    minutes = inbox.value("SELECT extract(epoch FROM available_at - now()) / 60 FROM inbox.inbox_messages")
+    assert 58 < minutes <= 60
+
+
+@pytest.mark.parametrize("body, result", [
+    (json_response('{"invoice": 88}'), {"invoice": 88}),
+    (response(200, b"OK", Content_Type="text/plain"), None),
+    (json_response("{broken"), None),
+    (json_response('"' + "x" * 3_000_000 + '"'), None),
+])
+def test_a_json_body_is_the_result(inboxd, service, forward, send, inbox, body, result):
+    forward(inboxd, service(lambda request: body))
+    send()
+    row = inbox.wait_status("x", "processed")
+    assert (row["result"], row["retry_count"]) == (result, 0)
+
+
+# What goes wrong
+
+
+def test_a_service_that_is_away_costs_no_attempt(inboxd, service, forward, send, inbox):
+    port = process.free_port()
+    client = forward(inboxd, f"http://127.0.0.1:{port}/events")
+    for number in range(10):
+        send(f"m{number}", key=str(number).encode())
+    client.wait_log("event=service_not_reached")
+    receiver = service(port=port)
+    inbox.wait_processed(10)
+    assert all(row["retry_count"] == 0 for row in inbox.messages())
+    assert len(receiver.requests) == 10
+    client.wait_log("event=service_reached")
+
+
+@pytest.mark.parametrize("ending", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", b"HTTP/1.1 20"])
+def test_a_lost_response_is_a_retry(inboxd, service, forward, send, inbox, ending):
+    receiver = service(by_turn(lambda request: ending, lambda request: ending, response()))
+    forward(inboxd, receiver)
+    send()
+    row = inbox.wait_status("x", "processed")
+    assert row["retry_count"] >= 1
+    assert len({request.headers["idempotency-key"] for request in receiver.requests}) == 1
+
+
+def test_a_lost_response_has_a_code(start_inboxd, service, forward, send, inbox):
+    forward(start_inboxd(retry={"max_attempts": 1}), service(lambda request: None))
+    send()
+    row = inbox.wait_status("x", "dead")
+    assert row["error_code"] == "HTTP_NO_RESPONSE" and row["error"].startswith("no response of the service: ")
+
+
+def test_garbage_instead_of_http_is_a_retry(start_inboxd, service, forward, send, inbox):
+    forward(start_inboxd(retry={"max_attempts": 1}), service(lambda request: b"\x15\x03\x01garbage\r\n\r\n"))
+    send()
+    assert inbox.wait_status("x", "dead")["error_code"] == "HTTP_NO_RESPONSE"
+
+
+def test_a_slow_service_times_out(start_inboxd, service, forward, send, inbox):
+    receiver = service(lambda request: receiver.closed.wait(60) and response())
+    client = forward(start_inboxd(retry={"max_attempts": 1}), receiver, "--timeout", "1s")
+    send()
+    assert inbox.wait_status("x", "dead")["error_code"] == "TIMEOUT"
+    client.wait_log("event=request_cancelled")
+
+
+def test_a_lost_sidecar_ends_the_requests_and_the_messages_come_again(start_inboxd, service, forward, send, inbox):
+    sidecar = start_inboxd()
+    receiver = service(by_turn(lambda request: receiver.closed.wait(60) and response(), response()))
+    client = forward(sidecar, receiver)
+    send()
+    receiver.wait_count(1)
+    sidecar.kill()
+    client.wait_log("event=request_cancelled what=connection_lost")
+    sidecar.start()
+    inbox.wait_status("x", "processed")
+
+
+# Connections
+
+
+def test_connections_stay_open(inboxd, service, forward, send, inbox):
+    receiver = service()
+    forward(inboxd, receiver, "--jobs", 1)
+    for number in range(50):
+        send(f"m{number}", key=b"one", partition=0)
+    inbox.wait_processed(50)
+    assert [request.event_id for request in receiver.requests] == [f"m{number}" for number in range(50)]
+    assert len({request.peer for request in receiver.requests}) == 1
+
+
+def test_jobs_are_requests_at_the_same_time_and_no_more(inboxd, service, forward, send, inbox):
+    go = threading.Event()
+    receiver = service(lambda request: go.wait(60) and response())
+    forward(inboxd, receiver, "--jobs", 3)
+    for number in range(6):
+        send(f"m{number}", key=str(number).encode())
+    receiver.wait_count(3)
+    throughout(lambda: len(receiver.requests) == 3, 0.5)
+    go.set()
+    inbox.wait_processed(6)
+
+
+def test_sigterm_lets_requests_finish(inboxd, service, forward, send, inbox):
+    go = threading.Event()
+    receiver = service(lambda request: go.wait(60) and json_response("7"))
+    client = forward(inboxd, receiver)
+    send()
+    receiver.wait_count(1)
+    client.signal(signal.SIGTERM)
+    client.wait_log("event=bridge_stopping")
+    go.set()
+    assert client.wait() == 0
+    assert inbox.wait_status("x", "processed")["result"] == 7
+
+
+# TLS and HTTP/2
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return Authority()
+
+
+def test_a_private_authority_is_trusted_with_ca(inboxd, service, forward, send, inbox, authority):
+    receiver = service(certificate=authority.issue("IP:127.0.0.1"))
+    forward(inboxd, receiver, "--ca", authority.ca)
+    send()
+    assert inbox.wait_status("x", "processed")["retry_count"] == 0
+
+
+def test_an_unknown_authority_is_refused_and_costs_no_attempt(inboxd, service, forward, send, inbox, authority):
+    receiver = service(certificate=authority.issue("IP:127.0.0.1"))
+    client = forward(inboxd, receiver)
+    send()
+    client.wait_log("event=service_not_reached")
+    assert "certificate" in client.stderr
+    row = inbox.message("x")
+    assert row["processed_at"] is None and row["retry_count"] == 0 and receiver.requests == []
+
+
+def test_a_service_can_require_a_client_certificate(inboxd, service, forward, send, inbox, authority):
+    receiver = service(certificate=authority.issue("IP:127.0.0.1"), client_ca=authority.ca)
+    cert, key = authority.issue("DNS:client")
+    forward(inboxd, receiver, "--ca", authority.ca, "--cert", cert, "--key", key)
+    send()
+    inbox.wait_status("x", "processed")
+
+
+@pytest.fixture
+def nghttpd(tmp_path):
+    """nghttpd(certificate=None) -> (url, log) of a server that speaks only HTTP/2. It answers 200 for /events."""
+    if shutil.which("nghttpd") is None:
+        pytest.fail("nghttpd is missing: install the package nghttp2-server")
+    (tmp_path / "events").write_text('{"by":"nghttpd"}')
+    started = []
+
+    def start(certificate=None):
+        port = process.free_port()
+        log = tmp_path / "nghttpd.log"
+        tls = [certificate[1], certificate[0]] if certificate else []
+        started.append(process.spawn(["nghttpd", "--verbose", "--address=127.0.0.1", f"--htdocs={tmp_path}",
+                                      *([] if certificate else ["--no-tls"]), str(port), *tls], str(log)))
+        return f"{'https' if certificate else 'http'}://127.0.0.1:{port}/events", log
+
+    yield start
+    for server in started:
+        process.end(server)
+
+
+@pytest.mark.parametrize("tls", [True, False], ids=["tls", "h2c"])
+def test_http_2(inboxd, forward, send, inbox, nghttpd, authority, tls):
+    url, log = nghttpd(authority.issue("IP:127.0.0.1") if tls else None)
+    client = forward(inboxd, url, *(["--ca", authority.ca] if tls else ["--h2c"]), "--jobs", 8)
+    for number in range(20):
+        send(f"m{number}", key=str(number).encode())
+    inbox.wait_processed(20)
+    assert client.stop() == 0
+    text = pathlib.Path(log).read_text(encoding="utf-8", errors="replace")
+    assert all(f"ce-id: m{number}" in text for number in range(20))
+    if tls:  # without it, libcurl 7.88 of Debian 12 cannot use a connection twice
+        assert set(re.findall(r"^\[id=(\d+)\]", text, re.M)) == {"1"}
+
+
+# Exactly once
+
+
+def test_a_service_with_a_transaction_has_its_effect_exactly_once(
+        inboxd, service, forward, send, inbox, postgres_server, database):
+    inbox.execute("CREATE TABLE effects (id text)")
+
+    def make(request):
+        with connect(postgres_server.conninfo(database)) as connection:
+            try:
+                with connection.transaction():
+                    connection.execute("INSERT INTO effects VALUES (%s)", [request.event_id])
+                    connection.execute("SELECT inbox.complete(%s)", [request.headers["ce-inboxclaim"]])
+            except psycopg.Error:
+                return response(500)
+        return None if request.headers["ce-inboxattempt"] == "1" else response()  # the first response is lost
+
+    receiver = service(make)
+    forward(inboxd, receiver, "--settled")
+    for number in range(10):
+        send(f"m{number}", key=str(number).encode())
+    inbox.wait_processed(10)
+    eventually(lambda: inbox.value("SELECT count(*) FROM effects") == 10)
+    assert inbox.value("SELECT count(DISTINCT id) FROM effects") == 10
+
+
+# The command line
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ([], "the URL is missing"),
+    (["--url", "ftp://127.0.0.1/"], "does not begin with http:// or https://"),
+    (["--url", "http://127.0.0.1/", "--status", "404"], '"404" is not STATUS=VERDICT'),
+    (["--url", "http://127.0.0.1/", "--status", "4xx=settled"], '"4xx=settled" is not STATUS=VERDICT'),
+    (["--url", "http://127.0.0.1/", "--key", "x.pem"], "give --cert, too"),
+    (["--url", "http://127.0.0.1/", "--mode", "batch"], "is none of: binary structured"),
+])
+def test_a_wrong_command_line_is_refused(bridge, inboxd, arguments, words):
+    client = bridge(inboxd, "forward", *arguments, connected=False)
+    assert client.wait() == 1
+    assert words in client.stderr
