@@ -62,8 +62,7 @@ int command_exec(const struct cli *cli, struct err *err)
 		return err_set(err, FAULT_USAGE,
 			"--settled is about exit codes: with --lines, answer \"settled\" instead");
 	/* execve(2) takes arguments that it does not change. */
-	for (size_t i = 0; i < cli->word_count; i++)
-		command[i] = (char *)(uintptr_t)cli->words[i];
+	memcpy(command, cli->words, cli->word_count * sizeof(*command));
 	options.command = command;
 	return exec_run(&options, err);
 }

@@ -13,8 +13,6 @@
 #include "base/time/clock.h"
 #include "bridge/exec/answer_line.h"
 
-extern char **environ;
-
 enum {
 	ANSWER_MAX = BRIDGE_RESULT_MAX + 8192, /* an answer line with the longest result */
 	LATE_MS = 2000, /* how long after the deadline the slot waits for the cancel */
