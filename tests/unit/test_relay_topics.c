@@ -10,7 +10,7 @@
 #include "base/time/clock.h"
 #include "ingest/relay/relay_topics.h"
 
-#define MANY 2000
+#define MANY UINT64_C(2000)
 
 static int set_up(void **state)
 {
