@@ -482,10 +482,13 @@ def polls(inbox):
 
 
 def idle_cost(inbox):
-    """Pages of an idle poll."""
-    first, before = polls(inbox), blocks(inbox)
-    eventually(lambda: polls(inbox) >= first + 50, timeout=60)
-    return (blocks(inbox) - before) / (polls(inbox) - first)
+    """Pages of an idle poll. Retention, once a minute, is not part of it, so the least of several times counts."""
+    def once():
+        first, before = polls(inbox), blocks(inbox)
+        eventually(lambda: polls(inbox) >= first + 30, timeout=60)
+        return (blocks(inbox) - before) / (polls(inbox) - first)
+
+    return min(once() for _ in range(3))
 
 
 def drain_cost(outbox, sidecar, topic, count):
