@@ -66,6 +66,24 @@ def by_turn(*answers):
 # What the service gets
 
 
+def test_a_message_is_a_cloudevent_in_binary_mode(inboxd, service, forward, send, inbox, topic):
+    receiver = service()
+    forward(inboxd, receiver)
+    send("A 1", b'{"order": 1.50}', key=b"c-17",
+         headers={"ce_type": "order.created", "ce_subject": 'say "ä" 100%', "traceparent": "00-" + "a" * 32 + "-" + "b" * 16 + "-01"})
+    inbox.wait_status("A 1", "processed")
+    request = receiver.requests[0]
+    assert (request.path, request.body) == ("/events", b'{"order": 1.50}')
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["ce-specversion"] == "1.0" and request.headers["ce-type"] == "order.created"
+    assert request.headers["ce-id"] == "A%201" and request.headers["ce-subject"] == "say%20%22%C3%A4%22%20100%25"
+    assert request.headers["ce-kafkatopic"] == topic and request.headers["ce-partitionkey"] == "c-17"
+    assert request.headers["ce-inboxattempt"] == "1" and request.headers["ce-inboxclaim"].count(".") == 2
+    assert request.headers["traceparent"] == request.headers["ce-traceparent"]
+    assert request.headers["idempotency-key"] == f"{topic}:A%201"
+    assert "ce-datacontenttype" not in request.headers and "expect" not in request.headers
+
+
 def test_a_message_is_a_cloudevent_in_structured_mode(inboxd, service, forward, send, inbox):
     receiver = service()
     forward(inboxd, receiver, "--mode", "structured")
