@@ -83,7 +83,7 @@ def _measure_sql(servers, options, *, size):
         done = sidecar.command("migrate")
         assert done.returncode == 0, done.stderr
         with servers.postgres.connect(sidecar.configuration["postgres"]["dbname"]) as connection, \
-                fleet.Fleet(sidecar, handler=Nobody) as running:
+                fleet.Fleet(sidecar, handler=Nobody, names=["sql"]) as running:
             connection.execute(EFFECTS)
             connection.execute(FUNCTION)
             return _checked(servers, running, connection, shape)
