@@ -4,7 +4,7 @@ import re
 
 TABLE = "docs/rules.md"
 _TEST = re.compile(r"`([a-z]+/test_\w+\.(?:py|c))::(\w+)`")
-_NAMED = re.compile(r"\brules? ([RO]\d+)\b")
+_NAMED = re.compile(r"\brules? ([IRO]\d+)\b")
 
 
 def problems(tree):
@@ -13,7 +13,7 @@ def problems(tree):
     rules = {}
     rule = None
     for number, line in tree.lines(TABLE):
-        heading = re.match(r"## ([RO]\d+) ", line)
+        heading = re.match(r"## ([IRO]\d+) ", line)
         if heading:
             rule = heading[1]
             rules[rule] = 0

@@ -1,0 +1,101 @@
+/**
+ * A middleware for Express: `app.use(express.json(), idempotency({ pool }))`. Mount it behind the parser of the body. The request finds
+ * the transaction as `response.locals.connection`, a client of `pg`.
+ *
+ * @packageDocumentation
+ */
+
+import type { ServerResponse } from 'node:http';
+import { Exchange } from './exchange.js';
+import type { Answer, IdempotencyOptions, KeyedRequest } from './idempotency.js';
+
+export type { Answer, IdempotencyOptions, KeyedRequest } from './idempotency.js';
+
+/** What the middleware needs of a response of Express. */
+export type ExpressResponse = ServerResponse & { locals: Record<string, any> };
+
+export function idempotency<Request extends KeyedRequest & { originalUrl: string }>(
+  options: IdempotencyOptions<Request>,
+) {
+  return (request: Request, response: ExpressResponse, next: (error?: unknown) => void): void => {
+    const { method, originalUrl: url, headers, body } = request;
+    const scope = () => options.scope?.(request) ?? '';
+    Exchange.begin({ method, url, headers, body }, { ...options, scope }).then((exchange) => {
+      if (exchange instanceof Exchange) {
+        response.locals['connection'] = exchange.client;
+        holdBack(response, exchange, next);
+        next();
+      } else if (exchange === undefined) {
+        next();
+      } else {
+        send(response, exchange);
+      }
+    }, next);
+  };
+}
+
+function send(response: ServerResponse, { status, headers, body }: Answer): void {
+  response.statusCode = status;
+  Object.entries(headers).forEach(([name, value]) => response.setHeader(name, value));
+  response.end(body);
+}
+
+const HELD = ['write', 'end', 'writeHead', 'flushHeaders'];
+
+/** Keeps what is written until the COMMIT. */
+function holdBack(response: ServerResponse, exchange: Exchange, next: (error?: unknown) => void): void {
+  const original = Object.fromEntries(HELD.map((name) => [name, Reflect.get(response, name) as unknown]));
+  const chunks: Buffer[] = [];
+  let ended = false;
+
+  const keep = (chunk: unknown, encoding: unknown, callback: unknown): void => {
+    if (chunk !== undefined && chunk !== null && typeof chunk !== 'function') {
+      const code = typeof encoding === 'string' ? (encoding as BufferEncoding) : 'utf8';
+      chunks.push(typeof chunk === 'string' ? Buffer.from(chunk, code) : Buffer.from(chunk as Uint8Array));
+    }
+    const done = [chunk, encoding, callback].find((argument) => typeof argument === 'function') as
+      (() => void) | undefined;
+    if (done !== undefined) {
+      process.nextTick(done);
+    }
+  };
+  const finish = async (): Promise<void> => {
+    const body = Buffer.concat(chunks);
+    let failure: unknown;
+    try {
+      const added = await exchange.finish(response.statusCode, response.getHeaders(), body);
+      Object.entries(added).forEach(([name, value]) => response.setHeader(name, value));
+    } catch (error) {
+      failure = error;
+    }
+    Object.assign(response, original);
+    if (failure === undefined) {
+      response.end(body);
+    } else {
+      response.getHeaderNames().forEach((name) => response.removeHeader(name));
+      response.statusCode = 500;
+      next(failure);
+    }
+  };
+  Object.assign(response, {
+    write(chunk: unknown, encoding?: unknown, callback?: unknown) {
+      keep(chunk, encoding, callback);
+      return true;
+    },
+    end(chunk?: unknown, encoding?: unknown, callback?: unknown) {
+      keep(chunk, encoding, callback);
+      if (!ended) {
+        ended = true;
+        void finish();
+      }
+      return response;
+    },
+    writeHead(status: number, ...rest: unknown[]) {
+      response.statusCode = status;
+      const headers = rest.find((argument) => typeof argument === 'object') as Record<string, any> | undefined;
+      Object.entries(headers ?? {}).forEach(([name, value]) => response.setHeader(name, value));
+      return response;
+    },
+    flushHeaders() {},
+  });
+}

@@ -1,0 +1,78 @@
+/**
+ * A plugin for Fastify: `app.register(idempotency, { pool })`. The request finds the transaction as `request.connectionOfKey`, a client
+ * of `pg`.
+ *
+ * @packageDocumentation
+ */
+
+import type { Readable } from 'node:stream';
+import { Exchange } from './exchange.js';
+import type { IdempotencyOptions, KeyedRequest } from './idempotency.js';
+
+export type { Answer, IdempotencyOptions, KeyedRequest } from './idempotency.js';
+
+/** What the plugin needs of Fastify. */
+export interface FastifyApp {
+  decorateRequest(name: string, value: null): unknown;
+  addHook(name: any, hook: (...values: any[]) => Promise<unknown>): unknown;
+}
+
+interface Reply {
+  statusCode: number;
+  getHeaders(): Record<string, unknown>;
+  header(name: string, value: string): unknown;
+  headers(values: Record<string, string>): unknown;
+  code(status: number): unknown;
+  send(payload: unknown): unknown;
+}
+
+const exchanges = new WeakMap<object, Exchange>();
+
+/** Errors of COMMIT become the error of the request; the response that Fastify then sends passes unchanged. */
+async function onSend(request: object, reply: Reply, payload: unknown): Promise<unknown> {
+  const exchange = exchanges.get(request);
+  if (exchange === undefined) {
+    return payload;
+  }
+  exchanges.delete(request);
+  const body = await bytesOf(payload);
+  const added = await exchange.finish(reply.statusCode, reply.getHeaders(), body);
+  Object.entries(added).forEach(([name, value]) => reply.header(name, value));
+  return payload === undefined || payload === null || typeof payload === 'string' ? payload : body;
+}
+
+async function bytesOf(payload: unknown): Promise<Buffer> {
+  if (payload === undefined || payload === null) {
+    return Buffer.of();
+  }
+  if (typeof payload === 'string' || payload instanceof Uint8Array) {
+    return Buffer.from(payload as string);
+  }
+  const chunks: Buffer[] = [];
+  for await (const chunk of payload as Readable) {
+    chunks.push(Buffer.from(chunk));
+  }
+  return Buffer.concat(chunks);
+}
+
+export function idempotency(app: FastifyApp, options: IdempotencyOptions, done: () => void): void {
+  app.decorateRequest('connectionOfKey', null);
+  app.addHook('preHandler', async (request: any, reply: Reply) => {
+    const { method, originalUrl: url, headers, body } = request as KeyedRequest & { originalUrl: string };
+    const scope = () => options.scope?.(request) ?? '';
+    const exchange = await Exchange.begin({ method, url, headers, body }, { ...options, scope });
+    if (exchange instanceof Exchange) {
+      exchanges.set(request, exchange);
+      request.connectionOfKey = exchange.client;
+    } else if (exchange !== undefined) {
+      reply.code(exchange.status);
+      reply.headers(exchange.headers);
+      return reply.send(exchange.body);
+    }
+  });
+  app.addHook('onSend', onSend);
+  done();
+}
+
+// The hooks are for the routes of the program, and not only for those of this plugin.
+Object.assign(idempotency, { [Symbol.for('skip-override')]: true });

@@ -1,0 +1,72 @@
+/**
+ * What the middlewares for Express and Fastify have in common: a request that is sent twice with one Idempotency-Key has its effects
+ * once, and one response.
+ *
+ * A request runs in a transaction of `pg`. The effects, the key and the response commit together, before the client gets the
+ * response. A response of 500 or more, and those of NOT_STORED, roll back: the next copy of the request runs again. The database
+ * has the rules (docs/idempotency-keys.md of the repository).
+ */
+
+import { STATUS_CODES } from 'node:http';
+import type { TransactionPool } from './completion.js';
+
+/** What both middlewares need of a request. */
+export interface KeyedRequest {
+  method: string;
+  url: string;
+  headers: Record<string, string | string[] | undefined>;
+  /** The body as it came, or as a parser has read it. */
+  body?: unknown;
+}
+
+export interface IdempotencyOptions<Request = any> {
+  pool: TransactionPool;
+  /** Whose keys they are: the tenant that the server knows, nothing that the client chooses. */
+  scope?: (request: Request) => string;
+  /** False: a request without a key runs in a transaction, but its response is not stored. Default: it gets 400. */
+  required?: boolean;
+  /** Default: POST and PATCH. */
+  methods?: readonly string[];
+  /** How long a key is kept, as an interval of PostgreSQL. Default: 24 hours. */
+  keep?: string;
+}
+
+export interface Answer {
+  status: number;
+  headers: Record<string, string>;
+  body: Buffer;
+}
+
+export const NOT_STORED = new Set([401, 403, 408, 409, 425, 429]);
+export const DROPPED = new Set(
+  // headers that belong to one connection or one client
+  (
+    'connection keep-alive proxy-authenticate proxy-authorization proxy-connection set-cookie set-cookie2 te trailer ' +
+    'transfer-encoding upgrade content-length date'
+  ).split(' '),
+);
+export const REFUSALS: Record<string, [number, string, string]> = {
+  busy: [409, 'request-outstanding', 'a request with this key runs at this moment; send it again later'],
+  mismatch: [422, 'key-reused', 'this key was used for another request; use a new key for each request'],
+  lost: [409, 'outcome-unknown', 'nobody knows how far the request with this key came; ask the operator'],
+};
+
+export function problem(status: number, type: string, detail: string, headers: Record<string, string> = {}): Answer {
+  const body = Buffer.from(JSON.stringify({ type, title: STATUS_CODES[status], status, detail }));
+  return { status, headers: { 'content-type': 'application/problem+json', ...headers }, body };
+}
+
+/** The key, a string of RFC 8941 or a bare value, as most clients send it; undefined = none is needed. Or an answer. */
+export function keyOf(header: string | string[] | undefined, required: boolean): string | Answer | undefined {
+  if (header === undefined && !required) {
+    return undefined;
+  }
+  const text = typeof header === 'string' ? header.trim() : '';
+  const quoted = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/.exec(text);
+  const key = quoted ? quoted[1]!.replace(/\\(.)/g, '$1') : /^[!#-+\--~]+$/.test(text) ? text : '';
+  if (key.length >= 1 && key.length <= 255) {
+    return key;
+  }
+  const detail = 'send the header Idempotency-Key once, with a text of 1 to 255 printable characters';
+  return problem(400, header === undefined ? 'key-missing' : 'key-invalid', detail);
+}

@@ -1,0 +1,121 @@
+"""A service with idempotency keys for tests/languages of the repository: orders_service.py asgi-psycopg|asgi-asyncpg|wsgi PORT.
+
+POST /orders makes an order, as its JSON says: `id`, `status`, and `then`: raise, wait, or what the response is like.
+"""
+
+import gzip
+import json
+import os
+import sys
+import time
+
+from inboxd.idempotency import Rules
+
+INSERT = "INSERT INTO orders (id, tenant) VALUES ({0}, {1})"
+EMIT = "SELECT inbox.emit('orders', {0}::text, 'order.created', '{{}}'::jsonb)"
+HTML = gzip.compress(b"\0" * 100, mtime=0) + b"\0\xff"
+
+
+def respond(order):
+    """(status, headers, body)"""
+    if order.get("then") == "raise":
+        raise RuntimeError("as the test wants it")
+    if order.get("then") == "bytes":
+        return 200, [("content-type", "text/html"), ("content-encoding", "x-test"), ("vary", "a"), ("vary", "b")], HTML
+    if order.get("then") == "nothing":
+        return 204, [], b""
+    headers = [("content-type", "application/json"), ("location", f"/orders/{order['id']}"), ("set-cookie", "a=b")]
+    return order.get("status", 201), headers, json.dumps({"id": order["id"], "made": time.time_ns()}).encode()
+
+
+def asgi(driver, port):
+    import uvicorn
+    from inboxd.asgi import IdempotencyMiddleware
+
+    async def orders(scope, receive, send):
+        if scope["type"] != "http" or scope["method"] == "GET":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"yes" if "inboxd.connection" in scope else b"no"})
+            return
+        order = json.loads((await receive())["body"])
+        connection = scope["inboxd.connection"]
+        tenant = dict(scope["headers"]).get(b"x-tenant", b"").decode()
+        if driver == "asyncpg":
+            await connection.execute(INSERT.format("$1", "$2"), order["id"], tenant)
+            await connection.execute(EMIT.format("$1"), str(order["id"]))
+        else:
+            await connection.execute(INSERT.format("%s", "%s"), [order["id"], tenant])
+            await connection.execute(EMIT.format("%s"), [str(order["id"])])
+        if order.get("then") == "wait":
+            import asyncio
+
+            await asyncio.sleep(3600)
+        status, headers, body = respond(order)
+        await send({"type": "http.response.start", "status": status, "headers": [(n.encode(), v.encode()) for n, v in headers]})
+        await send({"type": "http.response.body", "body": body[:5], "more_body": True})
+        await send({"type": "http.response.body", "body": body[5:]})
+
+    opened = []
+
+    async def program(scope, receive, send):
+        if not opened:
+            if driver == "asyncpg":
+                import asyncpg
+
+                opened.append(await asyncpg.create_pool(min_size=0, max_size=20))
+                opened.append(opened[0].acquire)
+            else:
+                import psycopg_pool
+
+                opened.append(psycopg_pool.AsyncConnectionPool("", min_size=0, max_size=20, open=False))
+                await opened[0].open()
+                opened.append(opened[0].connection)
+        rules = Rules(scope=lambda scope: dict(scope["headers"]).get(b"x-tenant", b"").decode(), max_body=100_000)
+        await IdempotencyMiddleware(orders, opened[1], rules)(scope, receive, send)
+
+    uvicorn.run(program, host="127.0.0.1", port=port, lifespan="off", log_level="warning")
+
+
+def wsgi(port):
+    import psycopg_pool
+    from gunicorn.app.base import BaseApplication
+    from inboxd.wsgi import IdempotencyMiddleware
+
+    def orders(environ, start_response):
+        if environ["REQUEST_METHOD"] == "GET":
+            start_response("200 OK", [])
+            return [b"yes" if "inboxd.connection" in environ else b"no"]
+        order = json.loads(environ["wsgi.input"].read())
+        connection = environ["inboxd.connection"]
+        connection.execute(INSERT.format("%s", "%s"), [order["id"], environ.get("HTTP_X_TENANT", "")])
+        connection.execute(EMIT.format("%s"), [str(order["id"])])
+        if order.get("then") == "wait":
+            time.sleep(3600)
+        status, headers, body = respond(order)
+        start_response(f"{status} Any", headers)(body[:5])
+        return [body[5:]]
+
+    class Server(BaseApplication):
+        def load_config(self):
+            for name, value in {
+                "bind": f"127.0.0.1:{port}",
+                "threads": 20,
+                "worker_class": "gthread",
+                "loglevel": "warning",
+            }.items():
+                self.cfg.set(name, value)
+
+        def load(self):
+            pool = psycopg_pool.ConnectionPool("", min_size=0, max_size=20, open=True)
+            rules = Rules(scope=lambda environ: environ.get("HTTP_X_TENANT", ""), max_body=100_000)
+            return IdempotencyMiddleware(orders, pool.connection, rules)
+
+    Server().run()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PGAPPNAME", "orders")
+    if sys.argv[1] == "wsgi":
+        wsgi(int(sys.argv[2]))
+    else:
+        asgi(sys.argv[1].removeprefix("asgi-"), int(sys.argv[2]))
