@@ -17,14 +17,14 @@ type Batch struct {
 // [Delivery.SetVerdict]. They come again after it, in order.
 func (b *Batch) All() iter.Seq[*Delivery] {
 	return func(yield func(*Delivery) bool) {
-		held := make(map[string]bool)
+		held := make(map[lane]bool)
 		for _, d := range b.Deliveries {
-			lane := d.lane(b.ordering)
-			if !held[lane] && !yield(d) {
+			its := d.lane(b.ordering)
+			if !held[its] && !yield(d) {
 				return
 			}
 			if d.decided && !d.answer(d.verdict).finished {
-				held[lane] = true
+				held[its] = true
 			}
 		}
 	}
@@ -33,13 +33,13 @@ func (b *Batch) All() iter.Seq[*Delivery] {
 // lanes returns the deliveries of each lane, in order.
 func lanes(deliveries []*Delivery, ordering string) [][]*Delivery {
 	var all [][]*Delivery
-	at := make(map[string]int)
+	at := make(map[lane]int)
 	for _, d := range deliveries {
-		lane := d.lane(ordering)
-		i, ok := at[lane]
+		its := d.lane(ordering)
+		i, ok := at[its]
 		if !ok {
 			i = len(all)
-			at[lane] = i
+			at[its] = i
 			all = append(all, nil)
 		}
 		all[i] = append(all[i], d)

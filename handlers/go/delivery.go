@@ -168,16 +168,23 @@ func (d *Delivery) String() string {
 	return fmt.Sprintf("delivery %s (attempt %d of %s %s from %s)", d.ID, d.Attempt, typ, d.Event.ID, d.Event.Source)
 }
 
-// lane names what messages that must be processed one after the other have in common. One without order has its own.
-func (d *Delivery) lane(ordering string) string {
+// A lane is what messages that must be processed one after the other have in common. A message without order has its own.
+type lane struct {
+	alone     *Delivery
+	topic     string
+	partition int32
+	key       string
+}
+
+func (d *Delivery) lane(ordering string) lane {
 	e := &d.Event
 	switch {
 	case ordering == "partition":
-		return fmt.Sprintf("%d %s", e.Partition, e.Topic)
+		return lane{topic: e.Topic, partition: e.Partition}
 	case ordering == "none" || e.Key == nil:
-		return "id " + d.ID
+		return lane{alone: d}
 	}
-	return fmt.Sprintf("%d %s\n%s", e.Partition, e.Topic, e.Key)
+	return lane{topic: e.Topic, partition: e.Partition, key: string(e.Key)}
 }
 
 // answer returns the answer for what the function has returned, and for what it has said by SetResult, Emit and Complete.

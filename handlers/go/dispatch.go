@@ -129,7 +129,7 @@ func (s *session) report(d *Delivery, err error) {
 // runInOrder processes the messages of a lane one after the other, until one is not finished, and lanes at the same time. With
 // functions for batches: messages that follow each other and have the same function at a time.
 func (s *session) runInOrder(jobs []job) {
-	held := make(map[string]bool)
+	held := make(map[lane]bool)
 	for _, run := range runsOf(jobs) {
 		ready := make([]job, 0, len(run))
 		for _, j := range run {
@@ -139,14 +139,14 @@ func (s *session) runInOrder(jobs []job) {
 				ready = append(ready, j)
 			}
 		}
-		var unfinished []string
+		var unfinished []lane
 		if run[0].batch != nil {
 			unfinished = s.runBatch(ready)
 		} else {
 			unfinished = s.runLanes(ready)
 		}
-		for _, lane := range unfinished {
-			held[lane] = true
+		for _, its := range unfinished {
+			held[its] = true
 		}
 	}
 }
@@ -166,10 +166,10 @@ func runsOf(jobs []job) [][]job {
 }
 
 // runLanes returns the lanes that have an unfinished message.
-func (s *session) runLanes(jobs []job) []string {
+func (s *session) runLanes(jobs []job) []lane {
 	var (
 		mu         sync.Mutex
-		unfinished []string
+		unfinished []lane
 		running    sync.WaitGroup
 	)
 	routes := make(map[*Delivery]*route, len(jobs))
@@ -177,12 +177,12 @@ func (s *session) runLanes(jobs []job) []string {
 	for i, j := range jobs {
 		routes[j.Delivery], deliveries[i] = j.route, j.Delivery
 	}
-	for _, lane := range lanes(deliveries, s.ordering) {
+	for _, together := range lanes(deliveries, s.ordering) {
 		running.Add(1)
 		go func() {
 			defer running.Done()
 			goesOn := true
-			for _, d := range lane {
+			for _, d := range together {
 				if goesOn {
 					goesOn = s.process(job{d, routes[d]})
 				} else {
@@ -192,7 +192,7 @@ func (s *session) runLanes(jobs []job) []string {
 			if !goesOn {
 				mu.Lock()
 				defer mu.Unlock()
-				unfinished = append(unfinished, lane[0].lane(s.ordering))
+				unfinished = append(unfinished, together[0].lane(s.ordering))
 			}
 		}()
 	}
@@ -203,7 +203,7 @@ func (s *session) runLanes(jobs []job) []string {
 // Functions for batches
 
 // runBatch calls a function with all of these messages. It returns the lanes that have an unfinished one.
-func (s *session) runBatch(jobs []job) []string {
+func (s *session) runBatch(jobs []job) []lane {
 	ordering := "none"
 	if s.h.options.ordered {
 		ordering = s.ordering
@@ -224,18 +224,18 @@ func (s *session) runBatch(jobs []job) []string {
 }
 
 // settleBatch answers each message by its own verdict, or by the error of the function.
-func (s *session) settleBatch(begun []*Delivery, err error, ordering string) []string {
+func (s *session) settleBatch(begun []*Delivery, err error, ordering string) []lane {
 	claim, isLost := lostOf(err)
 	if !isLost {
 		err = s.judge(begun[0], err)
 	}
-	var unfinished []string
-	held := make(map[string]bool)
+	var unfinished []lane
+	held := make(map[lane]bool)
 	for _, d := range begun {
-		lane := d.lane(ordering)
+		its := d.lane(ordering)
 		var a answer
 		switch {
-		case held[lane]:
+		case held[its]:
 			a = skippedAnswer
 		case d.decided:
 			a = d.answer(s.judge(d, d.verdict))
@@ -245,9 +245,9 @@ func (s *session) settleBatch(begun []*Delivery, err error, ordering string) []s
 			a = d.answer(err)
 		}
 		s.settle(d, a)
-		if !a.finished && !held[lane] {
-			held[lane] = true
-			unfinished = append(unfinished, lane)
+		if !a.finished && !held[its] {
+			held[its] = true
+			unfinished = append(unfinished, its)
 		}
 		d.cancel(nil)
 	}

@@ -10,8 +10,27 @@ import (
 	"unicode/utf8"
 )
 
-// ErrNotJSON is what [Event.Decode] returns for a payload that is not JSON, and for a tombstone.
+// ErrNotJSON says that a payload is not JSON, or that the event is a tombstone.
 var ErrNotJSON = errors.New("inboxd: the data of the event is not JSON")
+
+// A DataError is what [Event.Decode] returns. If a function returns it, the message is a retry with the code DATA.
+type DataError struct {
+	Err error
+}
+
+func (e *DataError) Error() string {
+	return e.Err.Error()
+}
+
+// Unwrap returns [ErrNotJSON], or an error of encoding/json.
+func (e *DataError) Unwrap() error {
+	return e.Err
+}
+
+// Code returns DATA.
+func (e *DataError) Code() string {
+	return "DATA"
+}
 
 // An Event is a CloudEvent: the attributes that every message has, and its data.
 //
@@ -52,12 +71,16 @@ func (e *Event) IsTombstone() bool {
 	return e.Data == nil
 }
 
-// Decode unmarshals the data into v, as [json.Unmarshal] does. It returns [ErrNotJSON] if the data is not JSON.
+// Decode unmarshals the data into v, as [json.Unmarshal] does. It returns a [*DataError].
 func (e *Event) Decode(v any) error {
-	if e.Data == nil || e.Binary {
-		return ErrNotJSON
+	err := ErrNotJSON
+	if e.Data != nil && !e.Binary {
+		err = json.Unmarshal(e.Data, v)
 	}
-	return json.Unmarshal(e.Data, v)
+	if err != nil {
+		return &DataError{err}
+	}
+	return nil
 }
 
 // Trace returns the trace that the message belongs to. It returns false if the message belongs to none.

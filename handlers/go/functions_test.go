@@ -39,6 +39,7 @@ func TestWhatAFunctionReturnsIsTheVerdict(t *testing.T) {
 		"a wrapped verdict":  {fmt.Errorf("order 7: %w", inboxd.Dead(boom).WithCode("SCHEMA")), object{"status": "dead", "reason": "order 7: boom", "code": "SCHEMA"}},
 		"any other error":    {boom, object{"status": "retry", "reason": "boom", "code": "HANDLER_ERROR"}},
 		"an error with code": {fmt.Errorf("charge: %w", codedError{}), object{"status": "retry", "reason": "charge: upstream 503", "code": "UPSTREAM"}},
+		"data":               {&inboxd.DataError{Err: boom}, object{"status": "retry", "reason": "boom", "code": "DATA"}},
 		"PostgreSQL":         {&sqlError{"23505", "duplicate key"}, object{"status": "retry", "reason": "duplicate key", "code": "23505"}},
 		"PostgreSQL is away": {&sqlError{"57P01", "shutting down"}, object{"status": "snooze", "delay_ms": 1000, "reason": "shutting down", "code": "57P01"}},
 		"a lost claim":       {&sqlError{"IB001", "claim 1.1.17 is lost"}, object{"status": "settled"}},

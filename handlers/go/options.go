@@ -81,10 +81,10 @@ func ExtendUpTo(d time.Duration) Option {
 	return func(o *options) { o.extendUpTo = d }
 }
 
-// Batches lets up to max messages come together. A batch may wait so long to fill. Without it: 100 if there is a function for batches,
+// Batches lets up to size messages come together. A batch may wait so long to fill. Without it: 100 if there is a function for batches,
 // otherwise 1, and no wait.
-func Batches(most int, wait time.Duration) Option {
-	return func(o *options) { o.batchMax, o.batchWait = most, wait }
+func Batches(size int, wait time.Duration) Option {
+	return func(o *options) { o.batchMax, o.batchWait = size, wait }
 }
 
 // OrderedBatches lets a batch have several messages of a key, in order. After a message that is not done, the library skips the later
