@@ -103,7 +103,7 @@ MUTANTS = [
            edit("sql/functions/complete.sql", "IF NOT FOUND AND coalesce(one.place < lost_place, true) THEN", "IF NOT FOUND AND lost_place IS NULL THEN"),
            tests=["sql/test_complete_batch.py::test_the_first_lost_claim_of_the_array_is_named"]),
     mutant("R26", "complete() locks rows in the order of the array",
-           edit("sql/functions/complete.sql", "ORDER BY part, c.place", "ORDER BY c.place"),
+           edit("sql/functions/complete.sql", "ORDER BY 1, 2, 3, c.place", "ORDER BY c.place"),
            tests=["sql/test_complete_batch.py::test_rows_are_locked_in_the_order_of_seq"]),
     # E14: the documented recipe
     mutant("E14", "a database outage spends attempts in Python",

@@ -28,7 +28,7 @@ MUTANTS = [
            edit(RELAY, "\trelay->sweep_after = INT64_MIN;", "\trelay->sweep_after = SWEPT;"),
            tests=[OUTBOX + "test_a_late_commit_is_found_by_a_leader_that_comes_after_a_renewal"]),
     mutant("O2", "a sequence that was set back is not noticed",
-           edit(RELAY, "\tif (election.last_number >= relay->tip)\n\t\treturn 0;", "\treturn 0;"),
+           edit(RELAY, "\tif (r != 0 || election.last_number >= relay->tip)\n\t\treturn r;", "\treturn r;"),
            tests=[OUTBOX + "test_a_sequence_that_was_set_back_hides_no_event"]),
     mutant("O3", "late events are read before new ones",
            edit(RELAY, "\tr = relay_read(relay->periodic.db, &page, &rows, err);\n\tif (r != 0)\n\t\treturn r;\n\tFAULT_POINT(\"outbox_read\");\n",
