@@ -1,5 +1,5 @@
-"""The middlewares for idempotency keys, each in a real server of its language with a real PostgreSQL: uvicorn, gunicorn, Express and
-Fastify. The services do the same (orders_service.py, orders-service.js), so one list of tests is for all."""
+"""The middlewares for idempotency keys, each in a real server of its language with a real PostgreSQL: uvicorn, gunicorn, Express,
+Fastify and net/http. The services do the same (orders_service.py, orders-service.js, orders_service of Go), so one list of tests is for all."""
 
 import concurrent.futures
 import gzip
@@ -19,7 +19,8 @@ from support.wait import eventually
 PYTHON_SERVICE, NODE_SERVICE = (str(ROOT / path) for path in
                                 ("handlers/python/tests/orders_service.py", "handlers/node/tests/orders-service.js"))
 SERVICES = {name: [PYTHON, PYTHON_SERVICE, name] for name in ("asgi-psycopg", "asgi-asyncpg", "wsgi")} | {
-    name: ["node", NODE_SERVICE, name] for name in ("express", "fastify")}
+    name: ["node", NODE_SERVICE, name] for name in ("express", "fastify")} | {
+    f"go-{driver}": [str(ROOT / ".cache/languages/go/orders_service"), driver] for driver in ("pgx", "sql")}
 HTML = gzip.compress(b"\0" * 100, mtime=0)
 
 
