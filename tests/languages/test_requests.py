@@ -1,5 +1,6 @@
 """The middlewares for idempotency keys, each in a real server of its language with a real PostgreSQL: uvicorn, gunicorn, Express,
-Fastify and net/http. The services do the same (orders_service.py, orders-service.js, orders_service of Go), so one list of tests is for all."""
+Fastify, net/http and Tomcat. The services do the same (orders_service.py, orders-service.js, orders_service of Go, OrdersService.java), so one
+list of tests is for all."""
 
 import concurrent.futures
 import gzip
@@ -12,7 +13,7 @@ import time
 
 import pytest
 
-from languages.libraries import PYTHON, ROOT
+from languages.libraries import PYTHON, ROOT, java
 from support import process
 from support.wait import eventually
 
@@ -20,7 +21,8 @@ PYTHON_SERVICE, NODE_SERVICE = (str(ROOT / path) for path in
                                 ("handlers/python/tests/orders_service.py", "handlers/node/tests/orders-service.js"))
 SERVICES = {name: [PYTHON, PYTHON_SERVICE, name] for name in ("asgi-psycopg", "asgi-asyncpg", "wsgi")} | {
     name: ["node", NODE_SERVICE, name] for name in ("express", "fastify")} | {
-    f"go-{driver}": [str(ROOT / ".cache/languages/go/orders_service"), driver] for driver in ("pgx", "sql")}
+    f"go-{driver}": [str(ROOT / ".cache/languages/go/orders_service"), driver] for driver in ("pgx", "sql")} | {
+    "servlet": [*java("io.inboxd.servlet.OrdersService"), "servlet"]}
 HTML = gzip.compress(b"\0" * 100, mtime=0)
 
 

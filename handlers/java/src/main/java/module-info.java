@@ -5,6 +5,8 @@ module io.inboxd {
     requires transitive java.sql;
     requires static io.cloudevents.api;
     requires static io.cloudevents.core;
+    requires static transitive jakarta.servlet;
 
     exports io.inboxd;
+    exports io.inboxd.servlet;
 }

@@ -1,0 +1,116 @@
+package io.inboxd.servlet;
+
+import jakarta.servlet.ServletOutputStream;
+import jakarta.servlet.WriteListener;
+import jakarta.servlet.http.HttpServletResponse;
+import jakarta.servlet.http.HttpServletResponseWrapper;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.OutputStreamWriter;
+import java.io.PrintWriter;
+
+/** A response whose body is kept until {@link #send}. Status and headers are those of the real one, which is not committed before. */
+final class HeldResponse extends HttpServletResponseWrapper {
+    private final ByteArrayOutputStream kept = new ByteArrayOutputStream();
+    private final ServletOutputStream stream = new KeptStream();
+    private PrintWriter writer;
+
+    HeldResponse(HttpServletResponse response) {
+        super(response);
+    }
+
+    byte[] body() {
+        if (writer != null) {
+            writer.flush();
+        }
+        return kept.toByteArray();
+    }
+
+    void send() throws IOException {
+        byte[] body = body();
+        super.setContentLength(body.length);
+        super.getOutputStream().write(body);
+    }
+
+    @Override
+    public ServletOutputStream getOutputStream() {
+        return stream;
+    }
+
+    @Override
+    public PrintWriter getWriter() throws IOException {
+        if (writer == null) {
+            setCharacterEncoding(getCharacterEncoding()); // as a container does: the type of the content names it
+            writer = new PrintWriter(new OutputStreamWriter(kept, getCharacterEncoding()));
+        }
+        return writer;
+    }
+
+    @Override
+    public void flushBuffer() {
+        // nothing is sent before the COMMIT
+    }
+
+    @Override
+    public void resetBuffer() {
+        body(); // flushes what the writer has
+        kept.reset();
+    }
+
+    @Override
+    public void reset() {
+        super.reset();
+        resetBuffer();
+    }
+
+    @Override
+    public void setContentLength(int length) {
+        // send() knows it
+    }
+
+    @Override
+    public void setContentLengthLong(long length) {
+        // send() knows it
+    }
+
+    /** Without the page of the container. */
+    @Override
+    public void sendError(int status) {
+        resetBuffer();
+        setStatus(status);
+    }
+
+    @Override
+    public void sendError(int status, String message) {
+        sendError(status);
+    }
+
+    @Override
+    public void sendRedirect(String location) {
+        resetBuffer();
+        setStatus(SC_FOUND);
+        setHeader("Location", location);
+    }
+
+    private final class KeptStream extends ServletOutputStream {
+        @Override
+        public void write(int b) {
+            kept.write(b);
+        }
+
+        @Override
+        public void write(byte[] bytes, int offset, int length) {
+            kept.write(bytes, offset, length);
+        }
+
+        @Override
+        public boolean isReady() {
+            return true;
+        }
+
+        @Override
+        public void setWriteListener(WriteListener listener) {
+            throw new IllegalStateException("the response is not asynchronous");
+        }
+    }
+}
