@@ -122,10 +122,10 @@ void hello_refuse(struct session *session, const struct line *line, const struct
 
 /* Executes one line of a client, given without its LF. May start the end of the session; does not free it. */
 void requests_handle(struct session *session, struct bytes text);
-/* Answers an open delivery of this session, and in an ordered batch those behind it if it was not finished. Of a batch,
- * `guess` is where its verdict probably is in the line. Returns how many deliveries were answered. */
+/* Answers an open delivery of this session, `first`, and in an ordered batch those behind it if it was not finished. Of a
+ * batch, `guess` is where its verdict probably is in the line. Returns how many deliveries were answered. */
 size_t requests_answer(
-	struct session *session, const struct line *line, struct entry *entry, size_t guess);
+	struct session *session, const struct line *line, struct entry *first, size_t guess);
 /* Replies that input cannot be processed, for the reason `why`, and ends the connection. */
 void requests_refuse(struct session *session, const char *why);
 
