@@ -108,28 +108,31 @@ const struct command_row cli_commands[] = {
 		"for events instead of messages; --since and --until compare the time of the emit.\n", 2 },
 	{ COMMAND_REQUESTS, "requests", "Show requests with an idempotency key, or forget one",
 		"list|show|forget [KEY]",
-		"`list` prints the 100 requests that expire last; with --scope or --status it searches the\n"
-		"last 100000. `show KEY` prints one; --body also prints its response, which only the owner\n"
-		"of the schema may read. `forget KEY` deletes one: the next copy of the request runs again.\n"
-		"If several scopes have the key, select one with --scope.\n", 2 },
+		"`list` prints the 100 requests that expire last. With --scope or --status it searches the\n"
+		"last 100000. `show KEY` prints one request. With --body it also prints the response, which\n"
+		"only the owner of the schema may read. `forget KEY` deletes a request, so that its next\n"
+		"copy runs again. If several scopes have the key, select one with --scope.\n", 2 },
 	{ COMMAND_EXEC, "exec", "Pass each message to a command: a handler without a library", "-- COMMAND [ARGUMENT]...",
-		"Connects to the socket of inboxd as a handler and runs COMMAND once for each message. The\n"
-		"event is on stdin as JSON, its attributes are in the environment: CE_ID, CE_TYPE and so\n"
-		"on, and CE_INBOXCLAIM for inbox.complete(). Exit code 0: done, and stdout, if it is JSON,\n"
-		"is the result; 65: dead; 75 and every other: retry. The reason is the last line on stderr.\n"
+		"Connects to the socket of inboxd as a handler, and runs COMMAND once for each message. The\n"
+		"event is on stdin as JSON. Its attributes are in the environment: CE_ID, CE_TYPE and so\n"
+		"on, and CE_INBOXCLAIM for inbox.complete(). The exit code is the verdict: 0 is done, 65\n"
+		"dead, 75 and any other retry. With done, stdout is the result, if it is JSON. With retry\n"
+		"and dead, the last line on stderr is the reason.\n"
 		"\n"
-		"With --lines, COMMAND goes on running. It gets an event a line on stdin and writes an\n"
-		"answer a line: `done`, `retry REASON`, `dead REASON`, `snooze 5s`, or a verdict as JSON.\n"
+		"With --lines, COMMAND goes on running. It reads each event as a line from stdin, and\n"
+		"writes each answer as a line to stdout: `done`, `retry REASON`, `dead REASON`, `snooze 5s`,\n"
+		"or a verdict as JSON.\n"
 		"\n"
 		"When the time for a message is over, the command is killed with its whole process group.\n"
-		"SIGTERM lets running commands finish; a second one kills them. exec reads no configuration\n"
-		"file.\n", SIZE_MAX },
+		"SIGTERM lets running commands finish. A second SIGTERM kills them. exec reads no\n"
+		"configuration file.\n", SIZE_MAX },
 	{ COMMAND_FORWARD, "forward", "POST each message to a service: a handler without a library", "",
-		"Connects to the socket of inboxd as a handler and POSTs each message to --url as a\n"
+		"Connects to the socket of inboxd as a handler, and POSTs each message to --url as a\n"
 		"CloudEvent over HTTP, with the header Idempotency-Key. The status of the response is the\n"
-		"verdict: 2xx done, and a JSON body is the result; 408, 409, 425, 429, 3xx and 5xx retry,\n"
-		"after Retry-After if it is given; other 4xx dead. --status changes this table. While the\n"
-		"service cannot be reached, the messages wait and no attempt is spent.\n"
+		"verdict. 2xx is done; a JSON body is then the result. 408, 409, 425, 429, 3xx and 5xx are\n"
+		"retry, after the time in Retry-After if it is given. Any other 4xx is dead. --status\n"
+		"changes these verdicts. While the service cannot be reached, the messages wait, and no\n"
+		"attempt is spent.\n"
 		"\n"
 		"SIGTERM lets open requests finish. forward reads no configuration file.\n", 0 },
 	{ COMMAND_VERSION, "version", "Print the version", "",
@@ -245,7 +248,7 @@ const struct option_row cli_options[] = {
 		"the mode of the HTTP binding of CloudEvents: attributes in headers (the default), or all as JSON",
 		"binary structured" },
 	{ 0, "status", "STATUS=VERDICT,...", FOR(COMMAND_FORWARD), KIND_TEXT, offsetof(struct cli, filter.status),
-		"change the verdicts of statuses: 404=retry,422=done,5xx=snooze", NULL },
+		"change the verdict of a status: 404=retry,422=done,5xx=snooze", NULL },
 	{ 0, "ca", "FILE", FOR(COMMAND_FORWARD), KIND_TEXT, offsetof(struct cli, bridge.ca),
 		"trust the authorities in this PEM file instead of those of the system", NULL },
 	{ 0, "cert", "FILE", FOR(COMMAND_FORWARD), KIND_TEXT, offsetof(struct cli, bridge.cert),
@@ -259,9 +262,9 @@ const struct option_row cli_options[] = {
 	{ 0, "timeout", "TIME", CLI_BRIDGES, KIND_SPAN, offsetof(struct cli, bridge.timeout),
 		"how long a message may take: 30s, 5m; default: the timeout of the consumer, otherwise 30s", NULL },
 	{ 0, "extend", "TIME", FOR(COMMAND_EXEC), KIND_SPAN, offsetof(struct cli, bridge.extend),
-		"extend the deadline while the command runs, until it has run so long in all: 2h", NULL },
+		"extend the deadline while the command runs, up to this time in all: 2h", NULL },
 	{ 0, "lines", NULL, FOR(COMMAND_EXEC), KIND_FLAG, offsetof(struct cli, bridge.lines),
-		"keep the command running: a line for each message, a line for each answer", NULL },
+		"keep the command running: each message is a line on stdin, each answer a line on stdout", NULL },
 	{ 0, "settled", NULL, FOR(COMMAND_EXEC), KIND_FLAG, offsetof(struct cli, bridge.settled),
 		"exit code 0 means that the command has called inbox.complete() in its transaction", NULL },
 	{ 0, "settled", NULL, FOR(COMMAND_FORWARD), KIND_FLAG, offsetof(struct cli, bridge.settled),
