@@ -34,7 +34,11 @@ BEGIN
         advice := 'write it as schema.function';
         RETURN;
     END IF;
-    routine := to_regprocedure(format('%I.%I(', name[1], name[2]) || 'inbox.messages)');
+    -- Not with to_regprocedure(), which fails if the caller itself may not use the schema.
+    SELECT p.oid INTO routine
+    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname = name[1] AND p.proname = name[2]
+      AND p.pronargs = 1 AND p.proargtypes[0] = 'inbox.messages'::regtype;
     IF routine IS NULL THEN
         SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid) AS others INTO found
         FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace

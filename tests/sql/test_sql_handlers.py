@@ -326,6 +326,18 @@ def test_what_is_wrong_is_named_with_the_next_step(roles, callee, role, words, a
     assert effects(db) == NO_EFFECTS
 
 
+def test_the_role_of_a_handler_has_rights_that_the_sidecar_lacks(roles):
+    """The sidecar can become the role, but does not inherit its rights, as after GRANT … WITH SET TRUE, INHERIT FALSE."""
+    user, db = roles
+    db.execute("REVOKE orders_role FROM sql_sidecar; ALTER ROLE sql_sidecar NOINHERIT; GRANT orders_role TO sql_sidecar")
+    assert problem(user, role="orders_role") == (None, None)
+    assert call(user, insert(db), role="orders_role")[0] == "done"
+    assert effects(db) == ["a"]
+    found = problem(user)
+    assert 'the role "sql_sidecar" may not use the schema of orders.on_event' in found[0]
+    assert found[1] == "GRANT USAGE ON SCHEMA orders TO sql_sidecar"
+
+
 def test_a_function_survives_a_new_column_of_the_view(service):
     """Its parameter is the row type of the view, whose new columns come last."""
     db = service()
