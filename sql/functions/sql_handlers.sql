@@ -122,6 +122,9 @@ BEGIN
         IF NOT FOUND THEN
             RAISE EXCEPTION 'the claim of the message is lost' USING ERRCODE = 'IB001';
         END IF;
+        -- If the function has changed it with SET, this value is valid until the end of the transaction. Otherwise the one
+        -- above would be, and the next message would be called with it.
+        PERFORM pg_catalog.set_config('search_path', path, true);
         status := 'done';
         RETURN;
     EXCEPTION WHEN OTHERS OR query_canceled OR assert_failure THEN

@@ -264,6 +264,15 @@ def test_what_calls_depend_on_is_set_back_after_each(service):
     assert db.execute(shown).fetchone() == before
 
 
+def test_a_search_path_that_the_function_sets_for_the_session_does_not_reach_the_next_call(service):
+    db = service("INSERT INTO orders.effects VALUES (current_setting('search_path')); SET search_path = orders;")
+    db.execute("SET search_path = public")
+    with db.transaction():
+        for name in "ab":
+            assert call(db, insert(db, name))[0] == "done"
+    assert effects(db) == ["public", "public"]
+
+
 def test_a_function_cannot_put_itself_into_the_way_of_the_driver(service):
     """The search_path that the function leaves behind does not decide which set_config() the driver calls."""
     db = service("PERFORM set_config('search_path', 'orders, pg_catalog', false);")
