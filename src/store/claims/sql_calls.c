@@ -164,8 +164,17 @@ static bool is_rolled_back(int r, const struct err *err)
 	       class != PG_ERROR_RESOURCES;
 }
 
-/* The check and all calls, without the COMMIT. What the functions raise is a verdict. So an error of class 42 means that the
- * functions of the inbox cannot be called. */
+/* What the functions of the user raise is a verdict. So an error of class 42 means that the functions of the inbox cannot be
+ * called. */
+static int refusal_of_error(const struct db *db, int r, struct err *err)
+{
+	if (r != FAULT_DATABASE || !db_is_open(db) || db_error_kind(err) != PG_ERROR_REFUSED)
+		return r;
+	(void)err_advise(err, "run `inboxd migrate --roles` as the owner of the schema");
+	return SQL_CALLS_REFUSED;
+}
+
+/* The check and all calls, without the COMMIT. */
 static int run_functions(struct batch *batch, struct err *err)
 {
 	struct rows *problem = NULL;
@@ -179,10 +188,7 @@ static int run_functions(struct batch *batch, struct err *err)
 			r = refusal_of(problem, batch->handler, err);
 	}
 	rows_free(problem);
-	if (r != FAULT_DATABASE || !db_is_open(batch->db) || db_error_kind(err) != PG_ERROR_REFUSED)
-		return r;
-	(void)err_advise(err, "run `inboxd migrate --roles` as the owner of the schema");
-	return SQL_CALLS_REFUSED;
+	return refusal_of_error(batch->db, r, err);
 }
 
 /* One transaction. Unless the result is 0, the rows are CALL_OPEN. */
@@ -255,5 +261,5 @@ int sql_calls_check(struct db *db, const struct sql_handler *handler, struct err
 	if (r == 0)
 		r = refusal_of(found, handler, err);
 	rows_free(found);
-	return r;
+	return refusal_of_error(db, r, err);
 }
