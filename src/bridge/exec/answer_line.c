@@ -173,7 +173,7 @@ static void read_words(struct bytes line, struct reading *reading)
 	struct bytes rest = { (const char *)line.data + length, line.length - length };
 	struct bridge_verdict *verdict = reading->verdict;
 
-	while (rest.length > 0 && *(const char *)rest.data <= ' ')
+	while (rest.length > 0 && *(const unsigned char *)rest.data <= ' ')
 		rest = (struct bytes){ (const char *)rest.data + 1, rest.length - 1 };
 	if (!bridge_status_parse((struct bytes){ line.data, length }, &verdict->status)) {
 		reading->problem = "it is neither JSON nor begins with " BRIDGE_STATUS_LIST;
