@@ -3,6 +3,7 @@ Fastify, net/http and Tomcat. The services do the same (orders_service.py, order
 list of tests is for all."""
 
 import concurrent.futures
+import contextlib
 import gzip
 import http.client
 import json
@@ -51,12 +52,13 @@ class Service:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def post(self, key="k", id=1, tenant=None, method="POST", body=None, **order):  # pylint: disable=redefined-builtin
+    def post(self, key="k", id=1, tenant=None, method="POST", body=None, kind="application/json",  # pylint: disable=redefined-builtin
+             timeout=30, **order):
         keys = [key] if isinstance(key, str) else key or []
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         body = json.dumps({"id": id, **order}).encode() if body is None else body
         connection.putrequest(method, "/orders")
-        for name, value in [("content-type", "application/json"), ("content-length", str(len(body))),
+        for name, value in [("content-type", kind), ("content-length", str(len(body))),
                             *[("idempotency-key", one) for one in keys], *([("x-tenant", tenant)] if tenant else [])]:
             connection.putheader(name, value)
         connection.endheaders(body)
@@ -73,13 +75,13 @@ class Service:
 
 @pytest.fixture(params=sorted(SERVICES))
 def start(request, make_inboxd, inbox, postgres_server, database):
-    """start() -> a service of this language; all have one database."""
+    """start(**environment) -> a service of this language; all have one database."""
     assert make_inboxd().command("migrate").returncode == 0
     inbox.execute("CREATE TABLE public.orders (id bigint, tenant text)")
     started = []
 
-    def make():
-        started.append(Service(request.param, postgres_server.environment(database)))
+    def make(**environment):
+        started.append(Service(request.param, {**postgres_server.environment(database), **environment}))
         return started[-1]
 
     yield make
@@ -193,4 +195,51 @@ def test_other_methods_pass_without_a_transaction(service):
 
 def test_a_response_that_is_too_large_to_store_makes_no_effect(service, inbox):
     assert service.post(body=b'{"id": 1, "then": "' + b"x" * 200_000 + b'"}').status == 413
+    assert orders(inbox) == []
+
+
+def test_a_response_that_breaks_off_keeps_nothing_and_frees_the_key(service, inbox):
+    assert service.post(then="breaks").status == 500
+    assert orders(inbox) == []
+    assert service.post().status == 201
+
+
+def test_a_body_that_is_cut_off_does_not_run(service, inbox):
+    with socket.create_connection(("127.0.0.1", service.port), timeout=30) as client, contextlib.suppress(ConnectionError):
+        client.sendall(b"POST /orders HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nidempotency-key: k\r\n"
+                       b'content-length: 50\r\n\r\n{"id": 1}')
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(4096):
+            pass
+    assert service.post(id=2).status == 201
+    assert orders(inbox) == [2]
+
+
+def test_a_hidden_error_of_a_statement_is_no_success(start, inbox):
+    service = start(KEY_REQUIRED="no")
+    for key in (None, "k"):
+        assert service.post(key, then="hide").status == 500
+    assert orders(inbox) == []
+
+
+def test_an_unknown_scope_is_not_the_empty_one(service, inbox):
+    assert service.post(tenant="nobody").status == 500
+    assert orders(inbox) == []
+
+
+@pytest.mark.parametrize("start", ["express", "fastify"], indirect=True)
+def test_a_request_that_never_ends_keeps_neither_its_key_nor_its_connection(start, inbox):
+    service = start()
+    with pytest.raises(OSError):
+        service.post(then="never", timeout=1)
+    eventually(lambda: service.post().status == 201)
+    assert orders(inbox) == [1]
+    eventually(lambda: inbox.value("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%%'"
+                                   " AND datname = current_database()") == 0)
+
+
+@pytest.mark.parametrize("start", ["express"], indirect=True)
+def test_a_body_that_no_parser_has_read_is_refused(start, inbox):
+    answer = start().post(kind="text/plain")
+    assert (answer.status, json.loads(answer.body)["type"]) == (415, "request-unread")
     assert orders(inbox) == []

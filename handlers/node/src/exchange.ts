@@ -1,6 +1,7 @@
 /** A request with a key, in its transaction. */
 
 import { createHash } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
 import type { PooledClient } from './completion.js';
 import {
   type Answer,
@@ -17,9 +18,14 @@ function bytesOf(body: unknown): Buffer {
   return Buffer.isBuffer(body) ? body : Buffer.from(typeof body === 'string' ? body : (JSON.stringify(body) ?? ''));
 }
 
-/** One request in its transaction. Ends with finish(). */
+/** How long a request runs on whose client has gone. */
+const ABANDON_MS = 10_000;
+
+/** One request in its transaction. Ends with finish() or undo(). */
 export class Exchange {
+  private ended = false;
   private lost: Error | undefined;
+  private timer: NodeJS.Timeout | undefined;
   private readonly onError = (error: Error) => (this.lost ??= error);
 
   private constructor(
@@ -38,6 +44,10 @@ export class Exchange {
     const key = keyOf(request.headers['idempotency-key'], options.required ?? true);
     if (typeof key === 'object') {
       return key;
+    }
+    if (key !== undefined && request.unread) {
+      const detail = 'the server reads no body of this content type, so it cannot compare the copies of the request';
+      return problem(415, 'request-unread', detail);
     }
     const exchange = new Exchange(await options.pool.connect());
     try {
@@ -60,11 +70,13 @@ export class Exchange {
       .subarray(0, 128)
       .toString()
       .replace(/\ufffd+$/, '');
+    // an undefined one becomes NULL, which request_begin() refuses
+    const scope = options.scope === undefined ? '' : options.scope(request);
     const { rows } = (await this.client.query(
       `SELECT verdict, token, status, headers::text, body, ceil(extract(epoch FROM retry_after))::int AS retry_after,
               extract(epoch FROM expires_at)::float8 AS expires
        FROM inbox.request_begin($1::text, $2::bytea, $3::text, $4::text, keep => $5::interval)`,
-      [key, digest, options.scope?.(request) ?? '', operation, options.keep ?? '24 hours'],
+      [key, digest, scope, operation, options.keep ?? '24 hours'],
     )) as { rows: any[] };
     const found = rows[0];
     this.token = found.token ?? undefined;
@@ -82,8 +94,47 @@ export class Exchange {
     return found.verdict === 'started' ? undefined : problem(...REFUSALS[found.verdict]!, wait);
   }
 
+  /**
+   * After the client has gone, the program may never end its response, as with pipe(). Then the connection is closed and
+   * not given back, because the program may still use it.
+   */
+  watch(response: ServerResponse): void {
+    const begin = () => {
+      if (!this.ended) {
+        this.timer = setTimeout(() => this.abandon(), ABANDON_MS);
+      }
+    };
+    if (response.destroyed) {
+      begin();
+    } else {
+      response.once('close', begin);
+    }
+  }
+
+  private abandon(): void {
+    this.ended = true;
+    this.lost ??= new Error('the client has gone, and the request did not end; nothing is committed');
+    this.release();
+  }
+
+  /** From here on nothing but finish() and undo() ends it. */
+  private end(): void {
+    if (this.ended) {
+      throw this.lost ?? new Error('the request has ended already');
+    }
+    this.ended = true;
+    clearTimeout(this.timer);
+  }
+
+  /** Rolls back: there is no response. */
+  async undo(): Promise<void> {
+    this.end();
+    await this.rollBack();
+  }
+
   /** Stores the response and commits, or rolls back. Returns the headers that the response gets, too. */
   async finish(status: number, headers: Record<string, unknown>, body: Buffer): Promise<Record<string, string>> {
+    this.end();
     if (status >= 500 || (this.token !== undefined && NOT_STORED.has(status))) {
       await this.rollBack();
       return {};
@@ -99,7 +150,11 @@ export class Exchange {
         const values = [this.token, status, body, JSON.stringify(stored)];
         await this.client.query('SELECT inbox.request_complete($1::text, $2::int, $3::bytea, $4::text::jsonb)', values);
       }
-      await this.client.query('COMMIT');
+      // without an error, PostgreSQL rolls back if the program has hidden one
+      const { command } = (await this.client.query('COMMIT')) as { command?: string };
+      if (command === 'ROLLBACK') {
+        throw new Error('a statement of the request had failed, so PostgreSQL rolled the transaction back');
+      }
     } catch (error) {
       await this.rollBack();
       throw error;

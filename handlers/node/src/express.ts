@@ -5,9 +5,9 @@
  * @packageDocumentation
  */
 
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Exchange } from './exchange.js';
-import type { Answer, IdempotencyOptions, KeyedRequest } from './idempotency.js';
+import { type Answer, type IdempotencyOptions, isUnread, type KeyedRequest } from './idempotency.js';
 
 export type { Answer, IdempotencyOptions, KeyedRequest } from './idempotency.js';
 
@@ -19,11 +19,13 @@ export function idempotency<Request extends KeyedRequest & { originalUrl: string
 ) {
   return (request: Request, response: ExpressResponse, next: (error?: unknown) => void): void => {
     const { method, originalUrl: url, headers, body } = request;
-    const scope = () => options.scope?.(request) ?? '';
-    Exchange.begin({ method, url, headers, body }, { ...options, scope }).then((exchange) => {
+    const unread = isUnread(request as unknown as IncomingMessage);
+    const scope = () => (options.scope === undefined ? '' : options.scope(request));
+    Exchange.begin({ method, url, headers, body, unread }, { ...options, scope }).then((exchange) => {
       if (exchange instanceof Exchange) {
         response.locals['connection'] = exchange.client;
         holdBack(response, exchange, next);
+        exchange.watch(response);
         next();
       } else if (exchange === undefined) {
         next();
@@ -70,6 +72,10 @@ function holdBack(response: ServerResponse, exchange: Exchange, next: (error?: u
     }
     Object.assign(response, original);
     if (failure === undefined) {
+      // that of an error page does not count what was written before it
+      if (body.length > 0 && response.hasHeader('content-length')) {
+        response.setHeader('content-length', body.length);
+      }
       response.end(body);
     } else {
       response.getHeaderNames().forEach((name) => response.removeHeader(name));

@@ -5,9 +5,10 @@
  * @packageDocumentation
  */
 
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { Exchange } from './exchange.js';
-import type { IdempotencyOptions, KeyedRequest } from './idempotency.js';
+import { type IdempotencyOptions, isUnread, type KeyedRequest } from './idempotency.js';
 
 export type { Answer, IdempotencyOptions, KeyedRequest } from './idempotency.js';
 
@@ -18,6 +19,7 @@ export interface FastifyApp {
 }
 
 interface Reply {
+  raw: ServerResponse;
   statusCode: number;
   getHeaders(): Record<string, unknown>;
   header(name: string, value: string): unknown;
@@ -35,7 +37,13 @@ async function onSend(request: object, reply: Reply, payload: unknown): Promise<
     return payload;
   }
   exchanges.delete(request);
-  const body = await bytesOf(payload);
+  let body: Buffer;
+  try {
+    body = await bytesOf(payload);
+  } catch (error) {
+    await exchange.undo();
+    throw error;
+  }
   const added = await exchange.finish(reply.statusCode, reply.getHeaders(), body);
   Object.entries(added).forEach(([name, value]) => reply.header(name, value));
   return payload === undefined || payload === null || typeof payload === 'string' ? payload : body;
@@ -59,15 +67,17 @@ export function idempotency(app: FastifyApp, options: IdempotencyOptions, done: 
   app.decorateRequest('connectionOfKey', null);
   app.addHook('preHandler', async (request: any, reply: Reply) => {
     const { method, originalUrl: url, headers, body } = request as KeyedRequest & { originalUrl: string };
-    const scope = () => options.scope?.(request) ?? '';
-    const exchange = await Exchange.begin({ method, url, headers, body }, { ...options, scope });
+    const unread = isUnread(request.raw as IncomingMessage);
+    const scope = () => (options.scope === undefined ? '' : options.scope(request));
+    const exchange = await Exchange.begin({ method, url, headers, body, unread }, { ...options, scope });
     if (exchange instanceof Exchange) {
       exchanges.set(request, exchange);
       request.connectionOfKey = exchange.client;
+      exchange.watch(reply.raw);
     } else if (exchange !== undefined) {
       reply.code(exchange.status);
       reply.headers(exchange.headers);
-      return reply.send(exchange.body);
+      return reply.send(exchange.body.length === 0 ? undefined : exchange.body);
     }
   });
   app.addHook('onSend', onSend);

@@ -7,7 +7,7 @@
  * has the rules (docs/idempotency-keys.md of the repository).
  */
 
-import { STATUS_CODES } from 'node:http';
+import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import type { TransactionPool } from './completion.js';
 
 /** What both middlewares need of a request. */
@@ -17,6 +17,8 @@ export interface KeyedRequest {
   headers: Record<string, string | string[] | undefined>;
   /** The body as it came, or as a parser has read it. */
   body?: unknown;
+  /** It has a body that no parser has read. */
+  unread?: boolean;
 }
 
 export interface IdempotencyOptions<Request = any> {
@@ -54,6 +56,12 @@ export const REFUSALS: Record<string, [number, string, string]> = {
 export function problem(status: number, type: string, detail: string, headers: Record<string, string> = {}): Answer {
   const body = Buffer.from(JSON.stringify({ type, title: STATUS_CODES[status], status, detail }));
   return { status, headers: { 'content-type': 'application/problem+json', ...headers }, body };
+}
+
+/** The fingerprint would be the same for each body that no parser has read. */
+export function isUnread(request: Pick<IncomingMessage, 'headers' | 'readableEnded'>): boolean {
+  const { 'content-length': length, 'transfer-encoding': encoding } = request.headers;
+  return (encoding !== undefined || Number(length ?? 0) > 0) && request.readableEnded === false;
 }
 
 /** The key, a string of RFC 8941 or a bare value, as most clients send it; undefined = none is needed. Or an answer. */

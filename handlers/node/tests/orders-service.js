@@ -1,13 +1,23 @@
 // A service with idempotency keys for tests/languages of the repository: node orders-service.js express|fastify PORT. It does what
 // handlers/python/tests/orders_service.py does.
 
+import { Readable } from 'node:stream';
 import { setTimeout } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import pg from 'pg';
 
 const pool = new pg.Pool({ max: 20 });
-const options = { pool, scope: (request) => request.headers['x-tenant'] ?? '' };
+const options = {
+  pool,
+  scope: ({ headers }) => (headers['x-tenant'] === 'nobody' ? undefined : (headers['x-tenant'] ?? '')),
+  required: process.env.KEY_REQUIRED !== 'no',
+};
 const html = Buffer.concat([gzipSync(Buffer.alloc(100)), Buffer.of(0, 255)]);
+
+async function* broken() {
+  yield 'one';
+  throw new Error('as the test wants it');
+}
 
 /** [status, headers, body] */
 async function make(connection, order, tenant) {
@@ -15,6 +25,9 @@ async function make(connection, order, tenant) {
   await connection.query(`SELECT inbox.emit('orders', $1, 'order.created', '{}')`, [String(order.id)]);
   if (order.then === 'wait') {
     await setTimeout(3_600_000);
+  }
+  if (order.then === 'hide') {
+    await connection.query('SELECT 1 / 0').catch(() => undefined);
   }
   if (order.then === 'raise') {
     throw new Error('as the test wants it');
@@ -42,6 +55,14 @@ async function express(port) {
         request.body,
         request.headers['x-tenant'] ?? '',
       );
+      if (request.body.then === 'never') {
+        response.write('one');
+        return;
+      }
+      if (request.body.then === 'breaks') {
+        response.write('one');
+        throw new Error('as the test wants it');
+      }
       response.writeHead(status, headers);
       if (body.length > 0) {
         response.write(body.subarray?.(0, 5) ?? body.slice(0, 5));
@@ -66,7 +87,13 @@ async function fastify(port) {
       request.body,
       request.headers['x-tenant'] ?? '',
     );
+    if (request.body.then === 'never') {
+      return reply.hijack();
+    }
     reply.code(status).headers(headers);
+    if (request.body.then === 'breaks') {
+      return reply.send(Readable.from(broken()));
+    }
     return reply.send(body);
   });
   await app.listen({ port, host: '127.0.0.1' });

@@ -1,8 +1,10 @@
 """A service with idempotency keys for tests/languages of the repository: orders_service.py asgi-psycopg|asgi-asyncpg|wsgi PORT.
 
-POST /orders makes an order, as its JSON says: `id`, `status`, and `then`: raise, wait, or what the response is like.
+POST /orders makes an order, as its JSON says: `id`, `status`, and `then`: raise, wait, hide an error of PostgreSQL, break the
+response off, or what the response is like. The tenant `nobody` has no scope. KEY_REQUIRED=no: requests need no key.
 """
 
+import contextlib
 import gzip
 import json
 import os
@@ -13,7 +15,18 @@ from inboxd.idempotency import Rules
 
 INSERT = "INSERT INTO orders (id, tenant) VALUES ({0}, {1})"
 EMIT = "SELECT inbox.emit('orders', {0}::text, 'order.created', '{{}}'::jsonb)"
+WRONG = "SELECT 1 / 0"
 HTML = gzip.compress(b"\0" * 100, mtime=0) + b"\0\xff"
+
+
+def rules_for(tenant_of):
+    """tenant_of(request) -> the header x-tenant"""
+
+    def scope(request):
+        tenant = tenant_of(request)
+        return None if tenant == "nobody" else tenant
+
+    return Rules(scope=scope, max_body=100_000, required=os.environ.get("KEY_REQUIRED") != "no")
 
 
 def respond(order):
@@ -50,6 +63,13 @@ def asgi(driver, port):
             import asyncio
 
             await asyncio.sleep(3600)
+        if order.get("then") == "hide":
+            with contextlib.suppress(Exception):
+                await connection.execute(WRONG)
+        if order.get("then") == "breaks":
+            await send({"type": "http.response.start", "status": 201, "headers": []})
+            await send({"type": "http.response.body", "body": b"one", "more_body": True})
+            return
         status, headers, body = respond(order)
         await send({"type": "http.response.start", "status": status, "headers": [(n.encode(), v.encode()) for n, v in headers]})
         await send({"type": "http.response.body", "body": body[:5], "more_body": True})
@@ -70,7 +90,7 @@ def asgi(driver, port):
                 opened.append(psycopg_pool.AsyncConnectionPool("", min_size=0, max_size=20, open=False))
                 await opened[0].open()
                 opened.append(opened[0].connection)
-        rules = Rules(scope=lambda scope: dict(scope["headers"]).get(b"x-tenant", b"").decode(), max_body=100_000)
+        rules = rules_for(lambda scope: dict(scope["headers"]).get(b"x-tenant", b"").decode())
         await IdempotencyMiddleware(orders, opened[1], rules)(scope, receive, send)
 
     uvicorn.run(program, host="127.0.0.1", port=port, lifespan="off", log_level="warning")
@@ -91,6 +111,12 @@ def wsgi(port):
         connection.execute(EMIT.format("%s"), [str(order["id"])])
         if order.get("then") == "wait":
             time.sleep(3600)
+        if order.get("then") == "hide":
+            with contextlib.suppress(Exception):
+                connection.execute(WRONG)
+        if order.get("then") == "breaks":
+            start_response("201 Any", [])(b"one")
+            raise RuntimeError("as the test wants it")
         status, headers, body = respond(order)
         start_response(f"{status} Any", headers)(body[:5])
         return [body[5:]]
@@ -107,8 +133,7 @@ def wsgi(port):
 
         def load(self):
             pool = psycopg_pool.ConnectionPool("", min_size=0, max_size=20, open=True)
-            rules = Rules(scope=lambda environ: environ.get("HTTP_X_TENANT", ""), max_body=100_000)
-            return IdempotencyMiddleware(orders, pool.connection, rules)
+            return IdempotencyMiddleware(orders, pool.connection, rules_for(lambda environ: environ.get("HTTP_X_TENANT", "")))
 
     Server().run()
 

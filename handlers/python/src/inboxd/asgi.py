@@ -6,7 +6,20 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from .idempotency import BEGIN, COMPLETE, Response, Rules, Undo, begin_values, complete_values, key_of, too_large, verdict_of
+from .idempotency import (
+    ALIVE,
+    BEGIN,
+    COMPLETE,
+    Response,
+    Rules,
+    Undo,
+    begin_values,
+    complete_values,
+    headers_of,
+    key_of,
+    too_large,
+    verdict_of,
+)
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -30,9 +43,7 @@ class IdempotencyMiddleware:
             response = await self._run(scope, receive)
         except Undo as undo:
             response = undo.response
-        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
-        if not any(name.lower() == b"content-length" for name, _ in headers):
-            headers.append((b"content-length", str(len(response.body)).encode()))
+        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers_of(response)]
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})
 
@@ -41,7 +52,9 @@ class IdempotencyMiddleware:
         body = await self._body(receive)
         async with self.connect() as connection, connection.transaction():
             if key is None:
-                return await self._answer(scope, receive, connection, body)
+                response = await self._answer(scope, receive, connection, body)
+                await _fetch(connection, ALIVE, [])
+                return response
             path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
             query = scope["query_string"].decode("latin-1")
             values = begin_values(key, scope["method"], path, query, body, self.rules.scope(scope), self.rules)
@@ -66,12 +79,14 @@ class IdempotencyMiddleware:
     async def _answer(self, scope: Message, receive: Receive, connection: Any, body: bytes) -> Response:
         """Runs the program; it gets the body, and its response is kept back until the COMMIT."""
         response = Response(500, [], b"")
+        complete = False
         unread = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def read() -> Message:
             return unread.pop() if unread else await receive()
 
         async def write(message: Message) -> None:
+            nonlocal complete
             if message["type"] == "http.response.start":
                 response.status = message["status"]
                 response.headers = [
@@ -79,8 +94,13 @@ class IdempotencyMiddleware:
                 ]
             elif message["type"] == "http.response.body":
                 response.body += message.get("body", b"")
+                complete = not message.get("more_body")
 
-        await self.app({**scope, "inboxd.connection": connection}, read, write)
+        # without the extensions of the response, such as http.response.pathsend, all of it comes here
+        extensions = {n: e for n, e in (scope.get("extensions") or {}).items() if not n.startswith("http.response.")}
+        await self.app({**scope, "extensions": extensions, "inboxd.connection": connection}, read, write)
+        if not complete:  # as when the client has gone while the response was made
+            raise Undo(Response(500, [], b""))
         if response.status >= 500:
             raise Undo(response)
         return response

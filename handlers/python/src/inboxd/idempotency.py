@@ -26,6 +26,8 @@ BEGIN = (
     " extract(epoch FROM expires_at)::float8"
     " FROM inbox.request_begin({}::text, {}::bytea, {}::text, {}::text, keep => {}::interval)"
 )
+# Fails in a transaction in which a statement has failed and the program has hidden the error: its COMMIT would roll back.
+ALIVE = "SELECT 1"
 COMPLETE = "SELECT inbox.request_complete({}::text, {}::int, {}::bytea, {}::text::jsonb)"
 _REFUSALS: dict[str, tuple[int, str, str]] = {
     "busy": (409, "request-outstanding", "a request with this key runs at this moment; send it again later"),
@@ -81,6 +83,18 @@ def key_of(values: list[str], rules: Rules) -> str | None:
 
 def too_large(rules: Rules) -> Response:
     return _problem(413, "request-too-large", f"the body of a request with a key has at most {rules.max_body} bytes")
+
+
+def cut_off() -> Response:
+    return _problem(400, "request-incomplete", "the client has gone before it had sent the whole body")
+
+
+def headers_of(response: Response) -> list[tuple[str, str]]:
+    """The headers to send. The body is here as a whole, so it has a length; responses without a body have none."""
+    headers = [header for header in response.headers if header[0].lower() != "transfer-encoding"]
+    if response.status not in (204, 304) and not any(name.lower() == "content-length" for name, _ in headers):
+        headers.append(("content-length", str(len(response.body))))
+    return headers
 
 
 def begin_values(key: str, method: str, path: str, query: str, body: bytes, scope: str, rules: Rules) -> list[Any]:

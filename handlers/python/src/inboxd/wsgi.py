@@ -9,7 +9,21 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from .idempotency import BEGIN, COMPLETE, Response, Rules, Undo, begin_values, complete_values, key_of, too_large, verdict_of
+from .idempotency import (
+    ALIVE,
+    BEGIN,
+    COMPLETE,
+    Response,
+    Rules,
+    Undo,
+    begin_values,
+    complete_values,
+    cut_off,
+    headers_of,
+    key_of,
+    too_large,
+    verdict_of,
+)
 
 Environ = dict[str, Any]
 App = Callable[[Environ, Callable[..., Callable[[bytes], object]]], Iterable[bytes]]
@@ -30,11 +44,8 @@ class IdempotencyMiddleware:
             response = self._run(environ)
         except Undo as undo:
             response = undo.response
-        headers = response.headers
-        if not any(name.lower() == "content-length" for name, _ in headers):
-            headers = [*headers, ("content-length", str(len(response.body)))]
         reason = HTTPStatus(response.status).phrase if response.status in HTTPStatus._value2member_map_ else "Unknown"
-        start_response(f"{response.status} {reason}", headers)
+        start_response(f"{response.status} {reason}", headers_of(response))
         return [response.body]
 
     def _run(self, environ: Environ) -> Response:
@@ -43,7 +54,9 @@ class IdempotencyMiddleware:
         body = self._body(environ)
         with self.connect() as connection, connection.transaction():
             if key is None:
-                return self._answer(environ, connection, body)
+                response = self._answer(environ, connection, body)
+                _fetch(connection, ALIVE, [])
+                return response
             path = quote(
                 (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1"), safe="/:@!$&'()*+,;=~"
             )
@@ -62,6 +75,8 @@ class IdempotencyMiddleware:
         body: bytes = environ["wsgi.input"].read(int(length))
         if len(body) > self.rules.max_body:
             raise Undo(too_large(self.rules))
+        if len(body) < int(environ.get("CONTENT_LENGTH") or 0):
+            raise Undo(cut_off())
         return body
 
     def _answer(self, environ: Environ, connection: Any, body: bytes) -> Response:
