@@ -343,7 +343,8 @@ COMPLETE_FAULTS = [
     ("headers", {"headers": {"a b": "c"}}), ("headers", {"headers": {"": "c"}}), ("headers", {"headers": {"a": "b\r\nc: d"}}),
     ("headers", {"headers": {"Set-Cookie": "a=b"}}), ("headers", {"headers": {"Transfer-Encoding": "chunked"}}),
     ("headers", {"headers": {"connection": "close"}}), ("headers", {"headers": {"keep-alive": "1"}}),
-    ("headers", {"headers": {"upgrade": "h2c"}}), ("headers", {"headers": {"a": "x" * 16384}})]
+    ("headers", {"headers": {"upgrade": "h2c"}}), ("headers", {"headers": {"a": "x" * 16384}}),
+    ("headers", {"headers": {"TRANSFER-ENCODING": "chunked"}}), ("headers", {"headers": {"a": "\\ \" \t", "b": "\n"}})]
 
 
 @pytest.mark.parametrize(("named", "values"), COMPLETE_FAULTS)
