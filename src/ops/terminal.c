@@ -186,6 +186,14 @@ static bool is_yes(char *answer)
 	return strcasecmp(from, "y") == 0 || strcasecmp(from, "yes") == 0;
 }
 
+/* It may have words of others, such as an event id or the error of a handler. */
+static void print_question(FILE *out, const char *before, const char *question, const char *after)
+{
+	(void)fputs(before, out);
+	op_print_text(out, bytes_of(question), false);
+	(void)fputs(after, out);
+}
+
 /* A dry run never asks, and --yes never waits for a terminal: both are for scripts. */
 int op_confirm(const struct op *op, const char *action, int64_t wanted, const char *question,
 	struct err *err)
@@ -194,7 +202,7 @@ int op_confirm(const struct op *op, const char *action, int64_t wanted, const ch
 
 	if (op->cli->dry_run) {
 		if (!op->cli->json)
-			(void)printf("dry run: %s\n", question);
+			print_question(stdout, "dry run: ", question, "\n");
 		op_print_change(op, action, wanted);
 		return OP_NO;
 	}
@@ -204,7 +212,7 @@ int op_confirm(const struct op *op, const char *action, int64_t wanted, const ch
 		return err_set(err, FAULT_USAGE,
 			"%s? stdin is not a terminal: use --yes, or --dry-run to change nothing",
 			question);
-	(void)fprintf(stderr, "%s? [y/N] ", question);
+	print_question(stderr, "", question, "? [y/N] ");
 	if (fgets(answer, sizeof(answer), stdin) != NULL && is_yes(answer))
 		return 0;
 	(void)fputs("nothing was changed\n", stderr);

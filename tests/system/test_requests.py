@@ -101,6 +101,13 @@ def test_a_wrong_command_line_is_explained(sidecar, requests, arguments, code, w
     refused(sidecar, *arguments, code=code, words=words)
 
 
+def test_control_characters_of_a_request_do_not_reach_the_terminal(sidecar, inbox):
+    store(inbox, "k", operation="\x1b[2J")
+    for command in (["list"], ["show", "k"], ["forget", "k", "--dry-run"]):
+        printed = run(sidecar, "requests", *command)
+        assert "?[2J" in printed and "\x1b" not in printed
+
+
 def test_a_key_of_several_scopes_needs_the_scope(sidecar, requests, inbox):
     store(inbox, "done", scope="tenant-a")
     refused(sidecar, "show", "done", code=1, words="select one with --scope")
