@@ -115,7 +115,7 @@ static void a_long_last_line_is_cut_at_a_character(void **state)
 	struct last_line line;
 
 	(void)state;
-	for (size_t i = 0; i < 2 * LAST_LINE_BYTES; i++)
+	for (size_t i = 0; i < sizeof(text) - 1; i++)
 		text[i] = i % 2 == 0 ? '\xc3' : '\xa4';
 	last_line_reset(&line);
 	last_line_add(&line, text, sizeof(text) - 1);
