@@ -40,12 +40,12 @@ def test_memory_holds_no_more_messages_than_allowed(start_inboxd, handler, strea
 
 
 def test_while_a_handler_makes_room_no_message_is_stored_waiting(start_inboxd, handler, streams, topic, inbox):
-    """Room for a batch needs half a second here, longer than one turn of the wait."""
-    sidecar = start_inboxd(inbox={"max_claimed": 200, "max_in_flight": 10}, worker={"claim_batch": 20},
-                           ingest={"batch_messages": 100})
+    """Room for a batch needs 0.3 s here, longer than one turn of the wait. Ingest waits for 2 s at most."""
+    sidecar = start_inboxd(inbox={"max_claimed": 120, "max_in_flight": 10}, worker={"claim_batch": 20},
+                           ingest={"batch_messages": 60})
 
     def decide(_):
-        time.sleep(0.004)
+        time.sleep(0.005)
         return DONE
 
     handler(sidecar, decide, max_in_flight=1)

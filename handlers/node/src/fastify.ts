@@ -77,7 +77,7 @@ export function idempotency(app: FastifyApp, options: IdempotencyOptions, done: 
     } else if (exchange !== undefined) {
       reply.code(exchange.status);
       reply.headers(exchange.headers);
-      return reply.send(exchange.body.length === 0 ? undefined : exchange.body);
+      return reply.send(exchange.body);
     }
   });
   app.addHook('onSend', onSend);
