@@ -282,14 +282,15 @@ def test_messages_wait_until_the_function_exists(start, service, send, inbox, db
 def test_a_missing_right_to_a_function_of_the_inbox_is_named_with_the_next_step(start, service, send, inbox, db):
     service()
     function = "FUNCTION inbox.sql_handler_problem(text, text)"
-    db.execute(f"REVOKE EXECUTE ON {function} FROM PUBLIC, inboxd_sidecar")
     sidecar = start()
+    eventually(lambda: "event=handler_connected" in sidecar.stderr)
+    db.execute(f"REVOKE EXECUTE ON {function} FROM PUBLIC, inboxd_sidecar")
+    send("a1")
     eventually(lambda: "sql_handler_away" in sidecar.stderr)
     assert "permission denied for function sql_handler_problem" in sidecar.stderr
     assert "inboxd migrate --roles" in sidecar.stderr
-    assert "sql_handler_database_lost" not in sidecar.stderr
+    throughout(lambda: "sql_handler_database_lost" not in sidecar.stderr, seconds=6)  # it is checked again after 5 s
     db.execute(f"GRANT EXECUTE ON {function} TO inboxd_sidecar")
-    send("a1")
     inbox.wait_processed(1)
 
 
