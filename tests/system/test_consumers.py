@@ -133,6 +133,7 @@ def test_handlers_choose_a_consumer_by_name(start_inboxd, handler, send, inbox):
     assert [ids(client) for client in (first, worker, same)] == [[], ["a"], ["a"]]
 
 
+@pytest.mark.slow
 def test_a_consumer_added_in_a_rolling_update_misses_nothing_from_its_start_on(start_inboxd, handler, send, inbox, topic):
     """The old sidecar stores for the consumer that only the new one lists."""
     old = start_inboxd(consumers={"billing": {}}, inbox={"instance": "old"})

@@ -201,6 +201,7 @@ def test_messages_wait_while_the_broker_is_away(start, handler, kafka, streams, 
     assert "a" in ids(streams.read_what_is_there(dead_topic))
 
 
+@pytest.mark.slow
 def test_an_unconfirmed_message_is_not_marked_and_is_produced_first_later(start, handler, kafka, streams, topic,
                                                                           dead_topic, inbox):
     """The producer exists already: it accepts the message, which is never confirmed."""

@@ -71,6 +71,7 @@ def test_database_sessions_are_terminated(inboxd, handler, streams, topic, inbox
     assert_complete(inbox, client)
 
 
+@pytest.mark.slow
 def test_kafka_restarts_under_load(inboxd, handler, kafka, streams, topic, group, inbox):
     client = handler(inboxd, always(DONE))
     produce_all(streams, topic)

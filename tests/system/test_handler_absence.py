@@ -115,6 +115,7 @@ def test_r16_with_never_no_member_leaves(start_inboxd, handler, inbox):
     throughout(lambda: len(owners(inbox)) == 2, seconds=5)
 
 
+@pytest.mark.slow
 def test_r6_a_member_without_the_database_for_a_lease_leaves_the_group(start_inboxd, handler, streams, topic, inbox,
                                                                        postgres_server):
     with Proxy(postgres_server.port) as proxy:
@@ -260,6 +261,7 @@ def test_r6_an_instance_started_without_kafka_waits_for_it(left_waiting, make_in
     assert client.event_ids == left_waiting
 
 
+@pytest.mark.slow
 def test_r6_retries_continue_while_kafka_is_down_longer_than_the_session(start_inboxd, handler, kafka, send, inbox):
     sidecar = start_inboxd(SHORT, kafka={"session.timeout.ms": 6000})
     go_on = threading.Event()

@@ -105,6 +105,7 @@ def test_a_scrape_does_not_query_the_database(postgres, inboxd, handler, streams
         assert metrics.parse(text)[0].value("inboxd_messages_received_total", topic=topic) == 2
 
 
+@pytest.mark.slow
 def test_ready_means_progress(start_inboxd, handler, streams, topic, inbox, db):
     """Everything is up: database, broker, heartbeats, both loops. But no message is stored."""
     sidecar = start_inboxd()

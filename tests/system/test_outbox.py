@@ -274,6 +274,7 @@ def test_without_the_outbox_nothing_of_it_runs(start_inboxd, outbox, events, inb
     assert streams.log_end(events) == {0: 0}
 
 
+@pytest.mark.slow
 def test_events_that_nobody_publishes_are_reported_by_every_sidecar(start_inboxd, start, outbox, events, inbox, streams):
     """None of the sidecars has outbox.enabled."""
     sidecar = start_inboxd()

@@ -182,6 +182,7 @@ def test_the_password_of_plain_is_changed_while_it_runs(make_inboxd, secrets, ha
         secure_kafka.start()
 
 
+@pytest.mark.slow
 def test_the_dead_topic_producer_uses_the_new_password(make_inboxd, secrets, handler, own_streams, own_topic, own_inbox,
                                                        secure_kafka, name):
     own_streams.create(f"{name}.dead", 1)
