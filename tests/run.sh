@@ -230,9 +230,6 @@ prepare() {
 		;;
 	esac
 	case " $* " in
-	*" faults "* | *" mutants "*) require "install: faults" install_packages pgbouncer ;;
-	esac
-	case " $* " in
 	*" fuzz "* | *" tsan "*) require "install: clang's runtime" install_clang_runtime ;;
 	*" model "*) require "install: spin" install_packages "${model_packages[@]}" ;;
 	*" versions "*) require "install: versions" install_packages xz-utils ;;

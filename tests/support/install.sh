@@ -4,7 +4,7 @@
 build_packages=(gcc libc6-dev make pkg-config meson ninja-build python3
 	libssl-dev libpq-dev librdkafka-dev libyajl-dev libyaml-dev libevent-dev libxxhash-dev
 	libcurl4-openssl-dev uthash-dev)
-test_packages=(libcmocka-dev valgrind kcat python3-venv git openssl nghttp2-server)
+test_packages=(libcmocka-dev valgrind kcat python3-venv git openssl nghttp2-server pgbouncer)
 clang_packages=(clang clang-format clang-tidy)
 model_packages=(spin)
 deploy_packages=(debhelper strace dpkg-dev libsystemd-dev systemd git python3-venv)
