@@ -14,7 +14,7 @@ import dataclasses
 import threading
 
 FINAL = {"done", "dead", "settled"}    # answers after which the next message of the key may be delivered
-FAILURES = {"retry", "error", "timeout"}  # ends that raise retry_count, when they reach the sidecar
+FAILURES = {"retry", "error", "timeout", "dead"}  # ends that raise retry_count, when they reach the sidecar
 
 
 @dataclasses.dataclass

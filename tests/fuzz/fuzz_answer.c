@@ -61,7 +61,8 @@ static void check_row(const struct entry *entry, const struct verdict *verdict)
 	demand(row->delivery_count == entry->message->delivery_count);
 	demand(row->delay_ms >= 0 && row->delay_ms <= PROTOCOL_MAX_DELAY_MS);
 	demand(row->crash_count == entry->message->crash_count && !row->suspect);
-	demand(spent == (verdict->status == STATUS_RETRY || verdict->status == STATUS_SETTLED));
+	demand(spent == (verdict->status == STATUS_RETRY || verdict->status == STATUS_SETTLED ||
+				verdict->status == STATUS_DEAD));
 	demand(row->outcome != SETTLE_WAITING || row->retry_count < rules.max_attempts);
 	demand((row->outcome == SETTLE_PROCESSED) == (verdict->status == STATUS_DONE));
 	demand(!row->plain ||

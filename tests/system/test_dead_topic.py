@@ -56,7 +56,7 @@ def test_a_dead_message_is_produced_completely_with_its_error(start, handler, pr
             if name.startswith("inboxd-") and name != "inboxd-dead-at"} == {
         "inboxd-error": "no price for EUR", "inboxd-error-code": "PRICE", "inboxd-source": topic,
         "inboxd-event-id": "a", "inboxd-event-type": topic, "inboxd-topic": topic, "inboxd-partition": "2",
-        "inboxd-offset": str(offset), "inboxd-timestamp": "2023-11-14T22:13:20.123Z", "inboxd-attempts": "0",
+        "inboxd-offset": str(offset), "inboxd-timestamp": "2023-11-14T22:13:20.123Z", "inboxd-attempts": "1",
         "inboxd-crashes": "0", "inboxd-seq": str(row["seq"]), "inboxd-group": group,
     }
     eventually(lambda: noted(inbox) == 1)

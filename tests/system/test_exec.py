@@ -72,7 +72,7 @@ def test_the_exit_code_is_the_verdict(start_inboxd, run, send, inbox, script, st
     send()
     row = inbox.wait_status("x", status)
     assert (row["error"], row["error_code"]) == (error, code)
-    assert row["retry_count"] == (2 if code not in (None, "EXIT_65") else 0)
+    assert row["retry_count"] == {"processed": 0, "dead": 1 if code == "EXIT_65" else 2}[status]
 
 
 def test_a_message_whose_command_was_killed_comes_again(inboxd, run, send, inbox):

@@ -135,7 +135,7 @@ def test_the_status_is_the_verdict(start_inboxd, service, forward, send, inbox, 
     forward(sidecar, receiver, *options)
     send()
     row = inbox.wait_status("x", "processed" if row_status == "retried" else row_status)
-    assert row["retry_count"] == (1 if row_status == "retried" or status == 301 else 0)
+    assert row["retry_count"] == (0 if row_status == "processed" else 1)
     assert len(receiver.requests) == (2 if row_status == "retried" else 1)
     if row_status == "dead":
         redirect = ", a redirect: give the final URL" if status == 301 else ""

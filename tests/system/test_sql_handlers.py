@@ -116,7 +116,7 @@ def test_sqlstates_of_inboxd_are_verdicts(service, start, send, inbox, db):
     sidecar = start()
     send("a1 d1 s1")
     dead = inbox.wait_status("d1", "dead")
-    assert (dead["retry_count"], dead["error_code"], dead["error"], dead["handler"]) == (0, "IB100", "schema v9", "billing")
+    assert (dead["retry_count"], dead["error_code"], dead["error"], dead["handler"]) == (1, "IB100", "schema v9", "billing")
     snoozed = inbox.wait_status("s1", "waiting")
     assert snoozed["retry_count"] == 0
     left = inbox.value("SELECT extract(epoch FROM available_at - now()) FROM inbox.messages WHERE event_id = 's1'")

@@ -132,18 +132,26 @@ static void after_the_last_attempt_a_message_is_dead_with_error_and_code(void **
 	retry_policy_clear(&entry);
 }
 
-static void dead_and_snooze_spend_no_attempt(void **state)
+static void dead_is_a_failed_attempt(void **state)
 {
 	struct message message = { .retry_count = 1 };
 	struct entry entry = an_entry(&message);
 	struct verdict dead = a_verdict(STATUS_DEAD);
+
+	(void)state;
+	(void)retry_policy_answer(&rules, &entry, &dead, NULL);
+	assert_int_equal(entry.verdict.outcome, SETTLE_DEAD);
+	assert_int_equal(entry.verdict.retry_count, 2);
+}
+
+static void a_snooze_spends_no_attempt(void **state)
+{
+	struct message message = { .retry_count = 1 };
+	struct entry entry = an_entry(&message);
 	struct verdict snooze = a_verdict(STATUS_SNOOZE);
 
 	(void)state;
 	snooze.delay_ms = 5000;
-	(void)retry_policy_answer(&rules, &entry, &dead, NULL);
-	assert_int_equal(entry.verdict.outcome, SETTLE_DEAD);
-	assert_int_equal(entry.verdict.retry_count, 1);
 	(void)retry_policy_answer(&rules, &entry, &snooze, NULL);
 	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
 	assert_int_equal(entry.verdict.delay_ms, 5000);
@@ -407,7 +415,8 @@ int main(void)
 		cmocka_unit_test(retry_waits_at_most_the_backoff_and_counts),
 		cmocka_unit_test(retry_with_a_delay_waits_exactly_that_long),
 		cmocka_unit_test(after_the_last_attempt_a_message_is_dead_with_error_and_code),
-		cmocka_unit_test(dead_and_snooze_spend_no_attempt),
+		cmocka_unit_test(dead_is_a_failed_attempt),
+		cmocka_unit_test(a_snooze_spends_no_attempt),
 		cmocka_unit_test(a_snooze_waits_at_least_a_tenth_of_a_second),
 		cmocka_unit_test(settled_is_a_failure_unless_the_row_is_completed),
 		cmocka_unit_test(a_timeout_spends_an_attempt),

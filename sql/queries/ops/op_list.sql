@@ -2,10 +2,9 @@
 -- number of rows that were read, and the seq after which nothing was read (NULL = nothing is there). One row without
 -- cells if no message fits.
 -- Caller: ops/list.c. Index: inbox_messages_seq_key, and what serves the status (inbox.look_page()).
--- $1 filter, $2 behind this seq, $3 most rows. `show` prints the payload. Tries are the failed attempts since the last
--- replay; an answer of dead counts as one, although it spends none.
+-- $1 filter, $2 behind this seq, $3 most rows. `show` prints the payload.
 SELECT m.seq::text, m.status, m.consumer, concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset), m.event_type, m.event_id,
-       greatest(m.retry_count, (m.attempts -> -1 ->> 'attempt')::int)::text, to_char(m.received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+       m.retry_count::text, to_char(m.received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        CASE WHEN length(concat_ws(': ', m.error_code, m.error)) > 60
             THEN left(concat_ws(': ', m.error_code, m.error), 59) || '…' ELSE concat_ws(': ', m.error_code, m.error) END,
        row_to_json(m)::text, m.seq, p.looked, p.last_seq

@@ -127,6 +127,7 @@ int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 		break;
 	case STATUS_DEAD:
 		begin(entry, SETTLE_DEAD, END_DEAD);
+		entry->verdict.retry_count = entry->message->retry_count + 1;
 		break;
 	case STATUS_SNOOZE:
 		snooze(rules, entry, verdict->delay_ms);
