@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/faultpoint.h"
-#include "base/log.h"
+#include "base/outage_log.h"
 #include "base/time/backoff.h"
 #include "base/time/clock.h"
 #include "daemon/migration.h"
@@ -126,23 +126,29 @@ static int register_once(
 
 int registration_run(struct daemon *daemon, struct instance *out, struct err *err)
 {
+	struct outage_log outage = { .failures = 0 };
+	struct outage_log ended;
 	bool final = false;
-	int attempt = 0;
 	int r;
 
 	while ((r = register_once(daemon, out, &final, err)) < 0) {
-		int64_t delay =
-			backoff_delay_ms(RECONNECT_MS, RECONNECT_MAX, attempt++, random_u64());
+		int64_t delay = backoff_delay_ms(
+			RECONNECT_MS, RECONNECT_MAX, (int)outage.failures, random_u64());
 
 		if (final)
 			return r;
-		log_warn("database_unreachable", LOG_STR("error", err->text),
-			LOG_STR("sqlstate", err->state), LOG_STR("class", db_error_class(err)),
-			LOG_INT("retry_in_ms", delay));
+		if (outage_log_failed(&outage, db_error_kind(err), clock_now_ms()))
+			log_warn("database_unreachable", LOG_STR("error", err->text),
+				LOG_STR("sqlstate", err->state),
+				LOG_STR("class", db_error_class(err)),
+				LOG_INT("retry_in_ms", delay), LOG_OUTAGE(&outage, clock_now_ms()));
 		tick(daemon);
 		(void)wake_wait(&daemon->supervision.wake, delay);
 		if (atomic_load(&daemon->stop))
 			return REGISTRATION_STOPPED;
 	}
+	if (outage_log_ended(&outage, &ended))
+		log_info("database_back", LOG_INT("attempts", ended.failures),
+			LOG_OUTAGE_ENDED(&ended, clock_now_ms()));
 	return r;
 }

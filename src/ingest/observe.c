@@ -5,11 +5,16 @@
  * failed. Brokers to which it never had a reason to connect do not count. Received records prove nothing either,
  * since they may have been fetched earlier. Therefore a failure only raises a doubt, and a request that any broker can
  * answer resolves it.
+ *
+ * The log: an outage of all brokers begins with ALL_BROKERS_DOWN or a request without an answer, and ends with an
+ * answer. While others answer, the loss of a broker begins with the second fault (a broker also closes connections that
+ * are idle), and ends after a minute without a fault: librdkafka reports a broker that stays away every 30 s.
  */
 #include "ingest/observe.h"
 
 #include <stdio.h>
 
+#include "base/log.h"
 #include "base/time/clock.h"
 #include "ingest/batch/store_batch.h"
 #include "ingest/kafka/broker_query.h"
@@ -22,16 +27,76 @@
 #define ANSWER_MS        500
 /* the first request may have gone to the broker that has just failed, or to a slow one */
 #define UNANSWERED       2
+#define LOST_BROKER_MS   60000
 
 /* --- Brokers ----------------------------------------------------------------------------------- */
 
-void observe_broker_failed(void *arg, bool all)
+static void log_fault(struct ingest *ingest, const struct broker_fault *fault)
+{
+	struct outage_log *brokers = &ingest->observer.brokers;
+	int64_t now_ms = clock_now_ms();
+
+	if (outage_log_failed(brokers, (unsigned)fault->kind, now_ms))
+		log_warn("kafka_error", LOG_STR("code", fault->code),
+			LOG_STR("error", fault->error), LOG_STR("next", fault->next),
+			LOG_OUTAGE(brokers, now_ms));
+}
+
+static void log_all_down(struct ingest *ingest)
+{
+	const struct lost_broker *lost = &ingest->observer.lost;
+	const struct broker_fault fault = {
+		.kind = BROKERS_ALL_DOWN,
+		.code = "_ALL_BROKERS_DOWN",
+		.error = lost->error[0] != '\0' ? lost->error : "no broker answers",
+		.next = lost->next != NULL ? lost->next : "librdkafka retries",
+	};
+
+	log_fault(ingest, &fault);
+}
+
+static void log_back(struct ingest *ingest, int64_t end_ms)
+{
+	struct outage_log ended;
+
+	if (outage_log_ended(&ingest->observer.brokers, &ended))
+		log_info("kafka_back", LOG_INT("failures", ended.failures),
+			LOG_OUTAGE_ENDED(&ended, end_ms));
+	ingest->observer.lost = (struct lost_broker){ .faults = 0 };
+}
+
+void observe_broker_failed(void *arg, const struct broker_fault *fault)
 {
 	struct ingest *ingest = arg;
+	struct lost_broker *lost = &ingest->observer.lost;
 
 	ingest->observer.broker_doubted = true;
-	if (all)
+	if (fault->kind == BROKERS_ALL_DOWN) {
 		atomic_store(&ingest->options.health->broker_ok, false);
+		log_all_down(ingest);
+		return;
+	}
+	lost->faults++;
+	lost->fault_ms = clock_now_ms();
+	lost->next = fault->next;
+	(void)snprintf(lost->error, sizeof(lost->error), "%s", fault->error);
+	if (fault->kind != BROKER_LOST)
+		log_fault(ingest, fault);
+}
+
+/* Other brokers answer. */
+static void log_lost_broker(struct ingest *ingest)
+{
+	struct lost_broker *lost = &ingest->observer.lost;
+	struct outage_log *brokers = &ingest->observer.brokers;
+	const struct broker_fault fault = { BROKER_LOST, "_TRANSPORT", lost->error,
+		"other brokers answer; librdkafka retries" };
+
+	if (lost->faults > 1 || (lost->faults > 0 && brokers->failures > 0))
+		log_fault(ingest, &fault);
+	else if (brokers->failures > 0 && clock_now_ms() - lost->fault_ms > LOST_BROKER_MS)
+		log_back(ingest, lost->fault_ms);
+	lost->faults = 0;
 }
 
 void observe_soon(struct ingest *ingest)
@@ -45,15 +110,21 @@ static void check_brokers(struct ingest *ingest)
 {
 	atomic_bool *ok = &ingest->options.health->broker_ok;
 
-	if (!ingest->observer.broker_doubted && atomic_load(ok))
+	if (!ingest->observer.broker_doubted && atomic_load(ok)) {
+		log_lost_broker(ingest);
 		return;
+	}
 	if (broker_query_reaches_broker(consumer_handle(ingest->consumer), ANSWER_MS)) {
 		ingest->observer.broker_doubted = false;
 		ingest->observer.unanswered = 0;
-		atomic_store(ok, true);
+		if (atomic_exchange(ok, true))
+			log_lost_broker(ingest);
+		else
+			log_back(ingest, clock_now_ms());
 	} else if (++ingest->observer.unanswered >= UNANSWERED) {
 		ingest->observer.unanswered = UNANSWERED;
 		atomic_store(ok, false);
+		log_all_down(ingest);
 	}
 }
 

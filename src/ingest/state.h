@@ -13,6 +13,7 @@
 #ifndef INGEST_STATE_H
 #define INGEST_STATE_H
 
+#include "base/outage_log.h"
 #include "base/text/digest.h"
 #include "base/threads/thread.h"
 #include "ingest/batch/refused_batches.h"
@@ -97,7 +98,7 @@ struct handover_queue {
 /* partitions/db_outage.c: the database is unreachable, or a watermark must be read again. */
 struct outage {
 	bool down;
-	bool announced;       /* database_lost was logged, database_back was not */
+	struct outage_log log;
 	uint64_t connections; /* opened so far */
 	int attempt;          /* reset when a statement succeeds */
 	int64_t retry_at_ms;
@@ -142,11 +143,20 @@ struct membership {
 };
 
 /* observe.c */
+struct lost_broker {
+	int faults; /* since the last request to the brokers */
+	int64_t fault_ms;
+	const char *next;
+	char error[256]; /* of the last fault; "" = none */
+};
+
 struct observer {
 	int64_t at_ms;      /* next update of lag, credentials and broker state */
 	int64_t ends_at_ms; /* next request for the ends of paused partitions */
 	bool broker_doubted;
 	int unanswered;                     /* consecutive broker requests without an answer */
+	struct outage_log brokers;          /* one or all are unreachable */
+	struct lost_broker lost;            /* what librdkafka reported last */
 	struct rd_kafka_queue_s *retention; /* see topic_retention.h; NULL = answered */
 	struct metric *paused;
 };

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/faultpoint.h"
-#include "base/log.h"
+#include "base/outage_log.h"
 #include "base/threads/thread.h"
 #include "base/time/backoff.h"
 #include "base/time/clock.h"
@@ -27,12 +27,14 @@ struct heartbeat {
 	struct thread thread;
 	bool deregister; /* set before the stop is requested */
 	struct lease_clock lease_clock;
-	bool is_first_round; /* true only in the first round */
-	int faults;          /* consecutive faults */
+	bool is_first_round;      /* true only in the first round */
+	struct outage_log outage; /* consecutive faults */
 };
 
 static void on_fault(struct heartbeat *heartbeat, const struct err *err, int64_t retry_in_ms)
 {
+	const int64_t now_ms = clock_now_ms();
+
 	lease_clock_break(&heartbeat->lease_clock);
 	/* a lock timeout does not mean that the database is unreachable */
 	if (db_error_kind(err) != PG_ERROR_BUSY && db_error_kind(err) != PG_ERROR_SLOW)
@@ -40,11 +42,12 @@ static void on_fault(struct heartbeat *heartbeat, const struct err *err, int64_t
 	metric_add(
 		metrics_get(heartbeat->options.metrics, METER_PG_ERRORS, db_error_class(err), NULL),
 		1);
-	if (heartbeat->faults++ == 0)
+	if (outage_log_failed(&heartbeat->outage, 0, now_ms))
 		log_warn("heartbeat_failed", LOG_STR("error", err->text),
 			LOG_INT("retry_in_ms", retry_in_ms),
 			LOG_INT("lease_ms", heartbeat->options.config->worker.lease),
-			LOG_STR("next", "when the lease expires, another instance may take over"));
+			LOG_STR("next", "when the lease expires, another instance may take over"),
+			LOG_OUTAGE(&heartbeat->outage, now_ms));
 }
 
 /* A heartbeat that was answered after its own lease does not count, and the connection is closed,
@@ -54,6 +57,7 @@ static int on_answer(
 	struct heartbeat *heartbeat, int64_t sent_ms, int64_t pg_now_ms, struct err *err)
 {
 	int64_t now_ms = clock_now_ms();
+	struct outage_log ended;
 
 	if (lease_clock_answered(&heartbeat->lease_clock, sent_ms, now_ms) == HEARTBEAT_TOO_LATE) {
 		db_close(heartbeat->db);
@@ -64,9 +68,9 @@ static int on_answer(
 	atomic_store(heartbeat->options.pg_offset_ms, pg_now_ms - now_ms);
 	atomic_store(&heartbeat->options.health->heartbeat_ms, heartbeat->lease_clock.sent_ms);
 	atomic_store(&heartbeat->options.health->database_ok, true);
-	if (heartbeat->faults > 0)
-		log_info("heartbeat_back", LOG_INT("failed", heartbeat->faults));
-	heartbeat->faults = 0;
+	if (outage_log_ended(&heartbeat->outage, &ended))
+		log_info("heartbeat_back", LOG_INT("failed", ended.failures),
+			LOG_OUTAGE_ENDED(&ended, now_ms));
 	return 0;
 }
 
@@ -205,7 +209,7 @@ static int64_t run_round(void *arg)
 		r = rescue(heartbeat, &err);
 	if (r >= 0)
 		return r == RESCUE_MORE ? 0 : interval_ms;
-	delay = backoff_delay_ms(100, interval_ms, heartbeat->faults, random_u64());
+	delay = backoff_delay_ms(100, interval_ms, (int)heartbeat->outage.failures, random_u64());
 	on_fault(heartbeat, &err, delay);
 	return delay;
 }

@@ -204,21 +204,25 @@ static void log_done(struct janitor *janitor)
 }
 
 /* After a statement timeout the next batch has fewer rows. */
-static void failed(void *arg, const struct err *err, int64_t retry_ms, bool first)
+static void failed(
+	void *arg, const struct err *err, int64_t retry_ms, const struct outage_log *line)
 {
 	struct janitor *janitor = arg;
 
 	if (db_error_kind(err) == PG_ERROR_SLOW)
 		janitor->batch_rows = (int)within(janitor->batch_rows / 2, BATCH_LEAST, BATCH_ROWS);
-	if (first)
+	if (line != NULL)
 		log_warn("retention_failed", LOG_STR("error", err->text),
-			LOG_STR("sqlstate", err->state), LOG_INT("retry_in_ms", retry_ms));
+			LOG_STR("sqlstate", err->state), LOG_INT("retry_in_ms", retry_ms),
+			LOG_OUTAGE(line, clock_now_ms()));
 }
 
-static void recovered(void *arg)
+static void recovered(void *arg, const struct outage_log *line)
 {
 	(void)arg;
-	log_info("retention_back");
+	if (line != NULL)
+		log_info("retention_back", LOG_INT("failures", line->failures),
+			LOG_OUTAGE_ENDED(line, clock_now_ms()));
 }
 
 /* The configured ages changed, so every kind is due. */

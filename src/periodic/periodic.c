@@ -3,6 +3,7 @@
  */
 #include "periodic/periodic.h"
 
+#include "base/time/clock.h"
 #include "report/meters.h"
 #include "store/connection_options.h"
 
@@ -85,10 +86,21 @@ static void take_config(struct periodic *periodic)
 		options->task->configured(options->arg, config);
 }
 
+/* True: a line is due. The loss of a connection concerns all connections as a rule, and storing and the heartbeat have
+ * lines about it. */
+static bool count_fault(struct periodic *periodic, const struct err *err)
+{
+	const unsigned kind = err->fault == FAULT_DATABASE ? db_error_kind(err) : PG_ERROR_KINDS;
+	const int64_t now_ms = clock_now_ms();
+
+	if (kind == PG_ERROR_LOST)
+		return outage_log_failed_quietly(&periodic->faults, kind, now_ms);
+	return outage_log_failed(&periodic->faults, kind, now_ms);
+}
+
 static int64_t on_fault(struct periodic *periodic, const struct err *err)
 {
 	const struct periodic_task *task = periodic->options.task;
-	bool first = periodic->fault_pause_ms == 0;
 	int64_t pause_ms = periodic->fault_pause_ms * 2;
 
 	if (periodic_is_stopping(periodic))
@@ -102,8 +114,17 @@ static int64_t on_fault(struct periodic *periodic, const struct err *err)
 		metric_add(metrics_get(periodic->options.metrics, METER_PG_ERRORS,
 				   db_error_class(err), NULL),
 			1);
-	task->failed(periodic->options.arg, err, pause_ms, first);
+	task->failed(periodic->options.arg, err, pause_ms,
+		count_fault(periodic, err) ? &periodic->faults : NULL);
 	return pause_ms;
+}
+
+static void end_faults(struct periodic *periodic)
+{
+	struct outage_log ended;
+	bool line = outage_log_ended(&periodic->faults, &ended);
+
+	periodic->options.task->recovered(periodic->options.arg, line ? &ended : NULL);
 }
 
 /* Returns the pause in ms. */
@@ -122,7 +143,7 @@ static int64_t run_round(void *arg)
 	if (r == PERIODIC_IDLE)
 		return pause_ms;
 	if (periodic->fault_pause_ms != 0)
-		options->task->recovered(options->arg);
+		end_faults(periodic);
 	periodic->fault_pause_ms = 0;
 	return pause_ms;
 }

@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 
+#include "base/outage_log.h"
 #include "base/threads/thread.h"
 #include "config/config.h"
 #include "report/metrics.h"
@@ -32,11 +33,12 @@ struct periodic_task {
 	 * nothing to do, which does not prove that an earlier fault is over. A fault: tried again
 	 * after a growing pause. */
 	int (*round)(void *arg, int64_t *pause_ms, struct err *err);
-	/* The round failed and is tried again in retry_ms. `first`: the previous round did not
-	 * fail. */
-	void (*failed)(void *arg, const struct err *err, int64_t retry_ms, bool first);
-	/* The first successful round after a fault. */
-	void (*recovered)(void *arg);
+	/* The round failed and is tried again in retry_ms. `line`: the faults so far, to be logged;
+	 * NULL: no line is due. */
+	void (*failed)(
+		void *arg, const struct err *err, int64_t retry_ms, const struct outage_log *line);
+	/* The first successful round after faults. `line` as for failed(). */
+	void (*recovered)(void *arg, const struct outage_log *line);
 	/* Called before the first round and after each change. May be NULL. */
 	void (*configured)(void *arg, const struct config *config);
 	/* Called when the thread ends. May be NULL. */
@@ -62,6 +64,7 @@ struct periodic {
 	/* held while `db` is created or freed, and while another thread interrupts it */
 	pthread_mutex_t db_lock;
 	int64_t fault_pause_ms; /* 0: the last round succeeded */
+	struct outage_log faults;
 };
 
 int periodic_init(

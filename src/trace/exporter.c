@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/log.h"
+#include "base/outage_log.h"
 #include "base/threads/thread.h"
 #include "base/time/backoff.h"
 #include "base/time/clock.h"
@@ -56,7 +56,7 @@ struct exporter {
 	size_t sending; /* spans in the request that is under way; 0: there is none */
 	bool broken;    /* the connection must be replaced */
 	bool stopping;
-	int failures; /* in a row */
+	struct outage_log outage; /* requests that failed in a row */
 	int64_t retry_at_ms;
 	struct metric *exported;
 	struct metric *dropped;
@@ -77,9 +77,11 @@ static void end_request(struct exporter *exporter)
 
 static void spans_accepted(struct exporter *exporter)
 {
-	if (exporter->failures > 0)
-		log_info("otlp_export_back", LOG_INT("failed_requests", exporter->failures));
-	exporter->failures = 0;
+	struct outage_log ended;
+
+	if (outage_log_ended(&exporter->outage, &ended))
+		log_info("otlp_export_back", LOG_INT("failed_requests", ended.failures),
+			LOG_OUTAGE_ENDED(&ended, clock_now_ms()));
 	metric_add(exporter->exported, (int64_t)exporter->sending);
 	ring_release(exporter->ring, exporter->sending);
 	end_request(exporter);
@@ -101,15 +103,17 @@ static void spans_refused(struct exporter *exporter, int code)
 /* The spans stay in the ring. When that is full, the newest ones are dropped. */
 static void request_failed(struct exporter *exporter, const char *why)
 {
-	int64_t delay_ms =
-		backoff_delay_ms(BACKOFF_MS, BACKOFF_MAX_MS, exporter->failures, random_u64());
+	int64_t delay_ms = backoff_delay_ms(
+		BACKOFF_MS, BACKOFF_MAX_MS, (int)exporter->outage.failures, random_u64());
+	const int64_t now_ms = clock_now_ms();
 
-	if (exporter->failures++ == 0)
+	if (outage_log_failed(&exporter->outage, 0, now_ms))
 		log_warn("otlp_export_failed", LOG_STR("endpoint", exporter->endpoint),
 			LOG_STR("error", why), LOG_INT("retry_in_ms", delay_ms),
 			LOG_STR("next",
-				"spans are kept while there is room for them, then dropped"));
-	exporter->retry_at_ms = clock_now_ms() + delay_ms;
+				"spans are kept while there is room for them, then dropped"),
+			LOG_OUTAGE(&exporter->outage, now_ms));
+	exporter->retry_at_ms = now_ms + delay_ms;
 	exporter->broken = true;
 	metric_add(exporter->failed, 1);
 	end_request(exporter);
@@ -216,7 +220,7 @@ static void step(struct exporter *exporter, bool due)
 		return;
 	count = ring_count(exporter->ring);
 	/* A stop waits for what can be sent at once, not for a collector that fails. */
-	if (exporter->stopping && (count == 0 || exporter->failures > 0))
+	if (exporter->stopping && (count == 0 || exporter->outage.failures > 0))
 		(void)event_base_loopbreak(exporter->base);
 	else if (count > 0 && (due || count >= EXPORT_MOST) &&
 		 clock_now_ms() >= exporter->retry_at_ms)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#include "base/log.h"
+#include "base/outage_log.h"
 #include "base/time/backoff.h"
 #include "base/time/clock.h"
 #include "bridge/forward/request.h"
@@ -30,9 +30,9 @@ struct forward {
 	size_t count;
 	size_t open;
 	struct inbox_delivery *pending;
-	int failures;      /* requests in a row that did not reach the service */
-	int64_t resume_ms; /* when to try the service again; 0 = no pause */
-	int window;        /* that inboxd knows */
+	struct outage_log outage; /* requests in a row that did not reach the service */
+	int64_t resume_ms;        /* when to try the service again; 0 = no pause */
+	int window;               /* that inboxd knows */
 };
 
 static int check_options(const struct forward_options *options, struct err *err)
@@ -176,21 +176,24 @@ static void pause_messages(struct forward *forward, const char *why)
 	/* The other requests of the same moment fail, too. */
 	if (forward->resume_ms > now_ms)
 		return;
-	forward->resume_ms =
-		now_ms + 1 +
-		backoff_delay_ms(PAUSE_MS, PAUSE_MAX_MS, forward->failures, random_u64());
-	forward->failures++;
+	forward->resume_ms = now_ms + 1 +
+			     backoff_delay_ms(PAUSE_MS, PAUSE_MAX_MS, (int)forward->outage.failures,
+				     random_u64());
 	/* The URL stays out of the log: it may have a password. */
-	log_warn("service_not_reached", LOG_STR("error", why),
-		LOG_INT("retry_in_ms", forward->resume_ms - now_ms),
-		LOG_STR("next", "the messages wait, and no attempt is spent"));
+	if (outage_log_failed(&forward->outage, 0, now_ms))
+		log_warn("service_not_reached", LOG_STR("error", why),
+			LOG_INT("retry_in_ms", forward->resume_ms - now_ms),
+			LOG_STR("next", "the messages wait, and no attempt is spent"),
+			LOG_OUTAGE(&forward->outage, now_ms));
 }
 
 static void resume_messages(struct forward *forward)
 {
-	if (forward->failures > 0)
-		log_info("service_reached", LOG_INT("failures", forward->failures));
-	forward->failures = 0;
+	struct outage_log ended;
+
+	if (outage_log_ended(&forward->outage, &ended))
+		log_info("service_reached", LOG_INT("failures", ended.failures),
+			LOG_OUTAGE_ENDED(&ended, clock_now_ms()));
 	forward->resume_ms = 0;
 }
 
@@ -240,7 +243,7 @@ static void update_window(struct forward *forward)
 {
 	int window = (int)forward->count;
 
-	if (forward->failures > 0)
+	if (forward->outage.failures > 0)
 		window = clock_now_ms() < forward->resume_ms ? 0 : 1;
 	if (window == forward->window || forward->intake.stopping)
 		return;

@@ -122,18 +122,31 @@ static void stay_away(struct sql_session *own, const char *why)
 static void pause_session(struct sql_session *own, const struct job *job)
 {
 	struct metrics *metrics = own->session.sessions->context->options.metrics;
-	int64_t delay =
-		backoff_delay_ms(FAULT_PAUSE_MS, FAULT_PAUSE_MOST, own->faults, random_u64());
+	const int64_t now_ms = clock_now_ms();
+	int64_t delay = backoff_delay_ms(
+		FAULT_PAUSE_MS, FAULT_PAUSE_MOST, (int)own->outage.failures, random_u64());
 
 	metric_add(metrics_get(metrics, METER_PG_ERRORS, db_error_class(&job->err), NULL), 1);
-	if (own->faults++ == 0)
+	if (outage_log_failed(&own->outage, 0, now_ms))
 		log_warn("sql_handler_database_lost", LOG_STR("handler", own->rules->name),
 			LOG_STR("session", own->session.connection.id),
 			LOG_STR("error", job->err.text), LOG_STR("sqlstate", job->err.state),
 			LOG_INT("retry_in_ms", delay),
-			LOG_STR("next", "its messages go back to waiting and spend no attempt"));
+			LOG_STR("next", "its messages go back to waiting and spend no attempt"),
+			LOG_OUTAGE(&own->outage, now_ms));
 	own->session.connection.window = 0;
-	own->next_ms = clock_now_ms() + delay;
+	own->next_ms = now_ms + delay;
+}
+
+static void end_faults(struct sql_session *own)
+{
+	struct outage_log ended;
+
+	if (outage_log_ended(&own->outage, &ended))
+		log_info("sql_handler_database_back", LOG_STR("handler", own->rules->name),
+			LOG_STR("session", own->session.connection.id),
+			LOG_INT("failures", ended.failures),
+			LOG_OUTAGE_ENDED(&ended, clock_now_ms()));
 }
 
 /* A subscription for each pair of a topic and a type. The caller frees it. NULL: no memory. */
@@ -197,7 +210,7 @@ static void take_check(struct sql_session *own, const struct job *job)
 		pause_session(own, job);
 		return;
 	}
-	own->faults = 0;
+	end_faults(own);
 	if (job->result > 0) {
 		stay_away(own, job->err.text);
 		return;
@@ -349,7 +362,7 @@ static void take_call(struct sql_session *own, struct job *job)
 	if (job->result == SQL_CALLS_LOST)
 		deliveries_lose(sessions->schedule, connection);
 	if (job->result == 0) {
-		own->faults = 0;
+		end_faults(own);
 	} else if (job->result == SQL_CALLS_REFUSED) {
 		leave(own);
 		stay_away(own, job->err.text);

@@ -31,7 +31,7 @@ struct sql_session {
 	bool joined;                 /* it is in its group */
 	bool checking;               /* a JOB_CALLABLE is under way */
 	int64_t next_ms;             /* when to check again, or to deliver again after a fault */
-	int faults;                  /* in a row */
+	struct outage_log outage;    /* faults in a row */
 	bool refusal_logged;         /* the log has why the function cannot be called */
 	struct verdict *verdicts;    /* scratch: of one call */
 	struct delivery_name *names; /* scratch: their ids */

@@ -64,33 +64,36 @@ static void note_fault(struct table *table, const struct job *job)
 	struct database_state *database = &table->database;
 	enum pg_error_class class = db_error_kind(&job->err);
 	bool busy = class == PG_ERROR_BUSY || class == PG_ERROR_SLOW;
+	const int64_t now_ms = clock_now_ms();
 	int64_t delay = backoff_delay_ms(DB_BACKOFF_MS, busy ? DB_BUSY_MAX_MS : DB_BACKOFF_MAX_MS,
-		database->faults, random_u64());
+		(int)database->outage.failures, random_u64());
 
 	metric_add(metrics_get(table->context->options.metrics, METER_PG_ERRORS,
 			   db_error_class(&job->err), NULL),
 		1);
 	database->connection_was_lost |= class == PG_ERROR_LOST;
-	if (database->faults++ == 0)
+	if (outage_log_failed(&database->outage, class, now_ms))
 		log_warn(busy ? "dispatch_database_busy" : "dispatch_database_lost",
 			LOG_STR("error", job->err.text), LOG_STR("sqlstate", job->err.state),
 			LOG_STR("class", pg_error_class_name(class)), LOG_INT("retry_in_ms", delay),
 			LOG_STR("next",
-				"verdicts are kept and settled when the database answers again"));
-	database->hold_until_ms = clock_now_ms() + delay;
+				"verdicts are kept and settled when the database answers again"),
+			LOG_OUTAGE(&database->outage, now_ms));
+	database->hold_until_ms = now_ms + delay;
 }
 
 static void note_success(struct table *table)
 {
 	struct database_state *database = &table->database;
+	struct outage_log ended;
 
-	if (database->faults > 0)
-		log_info("dispatch_database_back", LOG_INT("failed_jobs", database->faults));
+	if (outage_log_ended(&database->outage, &ended))
+		log_info("dispatch_database_back", LOG_INT("failed_jobs", ended.failures),
+			LOG_OUTAGE_ENDED(&ended, clock_now_ms()));
 	if (database->connection_was_lost)
 		metric_add(metrics_get(table->context->options.metrics, METER_PG_RECONNECTS, NULL,
 				   NULL),
 			1);
-	database->faults = 0;
 	database->connection_was_lost = false;
 }
 

@@ -6,6 +6,7 @@
 #ifndef DISPATCH_TABLE_JOBS_H
 #define DISPATCH_TABLE_JOBS_H
 
+#include "base/outage_log.h"
 #include "dispatch/table/worker.h"
 #include "model/admission/admission.h"
 
@@ -13,7 +14,7 @@ struct table;
 
 /* What the last jobs tell about the database, and what may be asked of it. */
 struct database_state {
-	int faults;               /* jobs in a row that failed because of the database */
+	struct outage_log outage; /* jobs in a row that failed because of the database */
 	bool connection_was_lost; /* one of them lost its connection */
 	int64_t hold_until_ms;    /* no job is started before, because the database failed */
 	unsigned

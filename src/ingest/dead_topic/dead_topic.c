@@ -59,7 +59,7 @@ struct dead_topic {
 	int64_t again_ms;            /* start of the next pass; 0 = this pass has not ended */
 	struct dead_waiting waiting; /* counted in the table in the last round */
 	struct dead_batch batch;
-	struct fault_log_limit fault_limit;
+	bool told; /* the faults have a line */
 	struct fault_log_limit refused_limit;
 	struct fault_log_limit cut_limit;
 	struct metric *waiting_gauge;
@@ -331,32 +331,35 @@ static int send_next(struct dead_topic *dead, struct err *err)
 	return r != 0 || periodic_is_stopping(&dead->periodic) ? r : send_batch(dead, err);
 }
 
-static void failed(void *arg, const struct err *err, int64_t retry_ms, bool first)
+static void failed(
+	void *arg, const struct err *err, int64_t retry_ms, const struct outage_log *line)
 {
 	struct dead_topic *dead = arg;
-	int64_t held = 0;
 
-	(void)first; /* fault_log_limit decides how often a fault is logged */
 	if (err->fault != FAULT_DATABASE) {
 		metric_add(dead->failures, 1);
 		resign(dead);
 	}
 	drop_producer(dead);
-	if (fault_log_limit_pass(&dead->fault_limit, clock_now_ms(), &held))
-		log_warn("dead_topic_failed", LOG_STR("topic", topic_of(dead)),
-			LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
-			LOG_INT("waiting", dead->waiting.all), LOG_INT("retry_in_ms", retry_ms),
-			LOG_STR("next",
-				"dead messages stay in the table; nothing else is affected"),
-			LOG_INT("held_back", held));
+	if (line == NULL || (dead->waiting.all == 0 && db_error_kind(err) == PG_ERROR_LOST))
+		return;
+	dead->told = true;
+	log_warn("dead_topic_failed", LOG_STR("topic", topic_of(dead)), LOG_STR("error", err->text),
+		LOG_STR("sqlstate", err->state), LOG_INT("waiting", dead->waiting.all),
+		LOG_INT("retry_in_ms", retry_ms),
+		LOG_STR("next", "dead messages stay in the table; nothing else is affected"),
+		LOG_OUTAGE(line, clock_now_ms()));
 }
 
-static void recovered(void *arg)
+static void recovered(void *arg, const struct outage_log *line)
 {
 	struct dead_topic *dead = arg;
 
-	log_info("dead_topic_back", LOG_STR("topic", topic_of(dead)));
-	dead->fault_limit.passed = 0; /* so that the next fault is logged at once */
+	if (line != NULL && dead->told)
+		log_info("dead_topic_back", LOG_STR("topic", topic_of(dead)),
+			LOG_INT("failures", line->failures),
+			LOG_OUTAGE_ENDED(line, clock_now_ms()));
+	dead->told = false;
 }
 
 /* A new topic needs a new producer, and it may accept messages that the previous one refused. */
@@ -427,7 +430,6 @@ int dead_topic_new(
 	if (dead == NULL)
 		return err_memory(err);
 	dead->options = *options;
-	dead->fault_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	dead->cut_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	dead->refused_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	dead->batch.stop = &dead->periodic.thread.stop;

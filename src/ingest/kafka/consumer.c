@@ -49,7 +49,8 @@ struct consumer {
 
 /* Runs on threads of librdkafka. When librdkafka resets an offset after an error, it logs with the facility OFFSET
  * before it fetches from the new offset. With `auto.offset.reset: error` it would raise an event instead, but then
- * the partition stops and rejects a seek. So this log line is the only usable sign of a reset (ADR 26). */
+ * the partition stops and rejects a seek. So this log line is the only usable sign of a reset (ADR 26). FAIL lines
+ * repeat what on_error() gets. */
 static void on_log(const rd_kafka_t *kafka, int level, const char *facility, const char *text)
 {
 	struct consumer *consumer = rd_kafka_opaque(kafka);
@@ -61,7 +62,7 @@ static void on_log(const rd_kafka_t *kafka, int level, const char *facility, con
 	if (level <= SYSLOG_WARNING && strcmp(facility, "OFFSET") == 0)
 		atomic_fetch_add(&consumer->resets, 1);
 	topic_recreation_note(&consumer->recreation, facility, text);
-	if (level <= consumer->log_level)
+	if (level <= consumer->log_level && strcmp(facility, "FAIL") != 0)
 		log_at(ours, "kafka", LOG_STR("facility", facility), LOG_STR("text", text));
 }
 
@@ -92,6 +93,25 @@ static const char *next_after(rd_kafka_resp_err_t code)
 	}
 }
 
+/* The kind of the fault if the error is about the connection to a broker; otherwise -1. */
+static int broker_fault_kind(rd_kafka_resp_err_t code)
+{
+	switch (code) {
+	case RD_KAFKA_RESP_ERR__TRANSPORT:
+	case RD_KAFKA_RESP_ERR__RESOLVE:
+	case RD_KAFKA_RESP_ERR__TIMED_OUT:
+		return BROKER_LOST;
+	case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+		return BROKER_REFUSES;
+	case RD_KAFKA_RESP_ERR__SSL:
+		return BROKER_TLS;
+	case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:
+		return BROKERS_ALL_DOWN;
+	default:
+		return -1;
+	}
+}
+
 static void log_error_code(rd_kafka_resp_err_t code, const char *reason)
 {
 	log_warn("kafka_error", LOG_STR("code", rd_kafka_err2name(code)), LOG_STR("error", reason),
@@ -101,6 +121,8 @@ static void log_error_code(rd_kafka_resp_err_t code, const char *reason)
 static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
 {
 	struct consumer *consumer = opaque;
+	const rd_kafka_resp_err_t error = (rd_kafka_resp_err_t)code;
+	const int kind = broker_fault_kind(error);
 	const char *advice;
 
 	(void)kafka;
@@ -108,12 +130,17 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 		report_fatal(consumer);
 		return;
 	}
-	consumer->events.broker_failed(
-		consumer->events.arg, code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
-	advice = tls_errors_advice(&consumer->trust, (rd_kafka_resp_err_t)code, reason);
-	log_warn("kafka_error", LOG_STR("code", rd_kafka_err2name((rd_kafka_resp_err_t)code)),
-		LOG_STR("error", reason),
-		LOG_STR("next", advice != NULL ? advice : next_after((rd_kafka_resp_err_t)code)));
+	advice = tls_errors_advice(&consumer->trust, error, reason);
+	if (kind < 0)
+		log_error_code(error, reason);
+	else
+		consumer->events.broker_failed(consumer->events.arg,
+			&(struct broker_fault){
+				.kind = (enum broker_fault_kind)kind,
+				.code = rd_kafka_err2name(error),
+				.error = reason,
+				.next = advice != NULL ? advice : next_after(error),
+			});
 }
 
 static void on_commit(rd_kafka_t *kafka, rd_kafka_resp_err_t code,

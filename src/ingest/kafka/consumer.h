@@ -23,6 +23,15 @@
 
 struct consumer;
 
+enum broker_fault_kind { BROKER_LOST, BROKER_REFUSES, BROKER_TLS, BROKERS_ALL_DOWN };
+
+struct broker_fault {
+	enum broker_fault_kind kind;
+	const char *code;  /* librdkafka's name of it */
+	const char *error; /* borrowed */
+	const char *next;  /* static */
+};
+
 /* Called from consumer_poll() and consumer_close(). The items are borrowed. */
 struct consumer_events {
 	void (*assigned)(void *arg, const struct partition_offset *items, size_t count);
@@ -30,8 +39,8 @@ struct consumer_events {
 	void (*revoked)(void *arg, const struct partition_offset *items, size_t count, bool lost);
 	/* An asynchronous commit failed for this partition. */
 	void (*not_committed)(void *arg, const struct partition_offset *item);
-	/* A broker failed; `all`: librdkafka reports that none is left. */
-	void (*broker_failed)(void *arg, bool all);
+	/* A broker failed, or librdkafka reports that none is left. The receiver logs it. */
+	void (*broker_failed)(void *arg, const struct broker_fault *fault);
 	/* librdkafka cannot continue, or there was no memory for an event. */
 	void (*fatal)(void *arg, const struct err *err);
 	void *arg;

@@ -88,7 +88,8 @@ static void on_log(const rd_kafka_t *kafka, int level, const char *facility, con
 {
 	const struct producer *producer = rd_kafka_opaque(kafka);
 
-	if (level > SYSLOG_WARNING || strcmp(facility, "CONFWARN") == 0)
+	if (level > SYSLOG_WARNING || strcmp(facility, "CONFWARN") == 0 ||
+		strcmp(facility, "FAIL") == 0)
 		return;
 	log_at(level <= SYSLOG_ERROR ? LOG_WARN : LOG_INFO, "kafka",
 		LOG_STR("client", producer->client), LOG_STR("facility", facility),

@@ -74,6 +74,8 @@ void db_outage_begin(struct ingest *ingest, const struct err *err)
 	const struct reaction *reaction = &reactions[class];
 	const struct refused_batches *refused = &ingest->storing.refused;
 	bool by_row = refused_batches_are_enough(refused);
+	const unsigned kind = by_row ? PG_ERROR_KINDS : class;
+	const int64_t now_ms = clock_now_ms();
 	int64_t delay;
 
 	if (err->fault != FAULT_DATABASE) {
@@ -86,12 +88,14 @@ void db_outage_begin(struct ingest *ingest, const struct err *err)
 	delay = schedule(ingest,
 		by_row && refused->rows <= FEW_ROWS ? FEW_RETRY_MS : reaction->last_retry_ms);
 	mark_down(ingest);
-	ingest->outage.announced = true;
 	if (reaction->away)
 		atomic_store(&ingest->options.health->database_ok, false);
-	log_warn(reaction->event, LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
-		LOG_STR("class", pg_error_class_name(class)), LOG_INT("retry_in_ms", delay),
-		LOG_STR("next", by_row ? by_rows : reaction->next));
+	if (outage_log_failed(&ingest->outage.log, kind, now_ms))
+		log_warn(reaction->event, LOG_STR("error", err->text),
+			LOG_STR("sqlstate", err->state),
+			LOG_STR("class", pg_error_class_name(class)), LOG_INT("retry_in_ms", delay),
+			LOG_STR("next", by_row ? by_rows : reaction->next),
+			LOG_OUTAGE(&ingest->outage.log, now_ms));
 }
 
 void db_outage_doubt(struct ingest *ingest)
@@ -106,9 +110,11 @@ void db_outage_doubt(struct ingest *ingest)
 
 void db_outage_over(struct ingest *ingest)
 {
-	if (ingest->outage.announced)
-		log_info("database_back", LOG_INT("attempts", ingest->outage.attempt));
-	ingest->outage.announced = false;
+	struct outage_log ended;
+
+	if (outage_log_ended(&ingest->outage.log, &ended))
+		log_info("database_back", LOG_INT("attempts", ingest->outage.attempt),
+			LOG_OUTAGE_ENDED(&ended, clock_now_ms()));
 	ingest->outage.attempt = 0;
 	atomic_store(&ingest->options.health->database_ok, true);
 }

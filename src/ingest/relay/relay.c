@@ -18,7 +18,6 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "base/time/clock.h"
-#include "ingest/fault_log_limit.h"
 #include "ingest/relay/flight.h"
 #include "ingest/relay/relay_gauges.h"
 #include "model/outbox/holes.h"
@@ -78,7 +77,6 @@ struct relay {
 	int64_t counted_ms;
 	int64_t period_ms; /* from the beginning of the next round to that of the one after it */
 	bool found;        /* this round has found events */
-	struct fault_log_limit fault_limit;
 	struct relay_gauges gauges;
 	struct metric *failures;
 };
@@ -656,28 +654,27 @@ static void resign(struct relay *relay)
 	forget(relay);
 }
 
-static void failed(void *arg, const struct err *err, int64_t retry_ms, bool first)
+static void failed(
+	void *arg, const struct err *err, int64_t retry_ms, const struct outage_log *line)
 {
 	struct relay *relay = arg;
-	int64_t held = 0;
 
-	(void)first; /* fault_log_limit decides how often a fault is logged */
 	metric_add(relay->failures, 1);
 	flight_drop_producers(&relay->flight);
 	resign(relay);
-	if (fault_log_limit_pass(&relay->fault_limit, clock_now_ms(), &held))
+	if (line != NULL)
 		log_warn("outbox_failed", LOG_STR("error", err->text),
 			LOG_STR("sqlstate", err->state), LOG_INT("retry_in_ms", retry_ms),
 			LOG_STR("next", "events stay in the table; nothing else is affected"),
-			LOG_INT("held_back", held));
+			LOG_OUTAGE(line, clock_now_ms()));
 }
 
-static void recovered(void *arg)
+static void recovered(void *arg, const struct outage_log *line)
 {
-	struct relay *relay = arg;
-
-	log_info("outbox_back");
-	relay->fault_limit.passed = 0; /* so that the next fault is logged at once */
+	(void)arg;
+	if (line != NULL)
+		log_info("outbox_back", LOG_INT("failures", line->failures),
+			LOG_OUTAGE_ENDED(line, clock_now_ms()));
 }
 
 /* Another topic or format may change where the events belong: the holds are made again. */
@@ -726,7 +723,6 @@ int relay_new(struct relay **out, const struct relay_options *options, struct er
 	relay->options = *options;
 	relay->holes = (struct holes)HOLES_INIT;
 	relay->holds = (struct holds)HOLDS_INIT;
-	relay->fault_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	relay_gauges_init(&relay->gauges, options->metrics);
 	relay->failures = metrics_get(options->metrics, METER_OUTBOX_FAILURES, NULL, NULL);
 	r = periodic_init(&relay->periodic, &periodic, err);
