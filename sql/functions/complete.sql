@@ -74,13 +74,11 @@ END $$;
 -- IB001 names the first claim of the array that is lost. A claim that is in the array twice is lost the second time.
 -- IB002 names the first text that is not a claim. An empty array does nothing.
 --
--- The rows are updated one by one in the order of seq: otherwise two transactions with the same rows could deadlock. A
--- join would not keep the order.
+-- The rows are locked in the order of seq: otherwise two transactions with the same rows could deadlock. A join alone
+-- would not keep the order. CASE: as in settle_done.
 CREATE OR REPLACE FUNCTION inbox.complete(claims text[], results jsonb[] DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    one record;
-    lost_place bigint;
     lost_claim text;
 BEGIN
     IF claims IS NULL THEN
@@ -91,25 +89,33 @@ BEGIN
     END IF;
     PERFORM inbox.claim_parts(c.claim) FROM unnest(claims) AS c(claim)
     WHERE c.claim ~ '^[0-9]{1,18}[.][0-9]{1,9}[.][0-9]{1,9}$' IS NOT TRUE; -- as in complete() for one claim
-    FOR one IN
+    WITH given AS MATERIALIZED (
         SELECT split_part(c.claim, '.', 1)::bigint AS seq, split_part(c.claim, '.', 2)::int AS delivery_count,
                split_part(c.claim, '.', 3)::int AS instance, c.place, c.claim, nullif(c.result, 'null') AS result
         FROM ROWS FROM (unnest(claims), unnest(results)) WITH ORDINALITY AS c(claim, result, place)
-        ORDER BY 1, 2, 3, c.place
-    LOOP
+    ), firsts AS MATERIALIZED (
+        SELECT DISTINCT ON (g.seq, g.delivery_count, g.instance) g.* FROM given g
+        ORDER BY g.seq, g.delivery_count, g.instance, g.place
+    ), held AS MATERIALIZED (
+        SELECT m.seq, f.place, f.result
+        FROM firsts f JOIN inbox.inbox_messages m ON m.seq = f.seq
+        WHERE CASE WHEN m.delivery_count = f.delivery_count AND m.claimed_by = f.instance
+                    AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL THEN true END
+        ORDER BY m.seq
+        FOR NO KEY UPDATE OF m
+    ), completed AS (
         UPDATE inbox.inbox_messages m
         SET processed_at = now(),
-            result = one.result,
+            result = h.result,
             crash_count = greatest(m.crash_count - m.suspect::int, 0),
             suspect = false
-        WHERE m.seq = one.seq AND m.delivery_count = one.delivery_count AND m.claimed_by = one.instance
-          AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL;
-        IF NOT FOUND AND coalesce(one.place < lost_place, true) THEN
-            lost_place := one.place;
-            lost_claim := one.claim;
-        END IF;
-    END LOOP;
-    IF lost_place IS NOT NULL THEN
+        FROM held h WHERE m.seq = h.seq
+        RETURNING h.place
+    )
+    SELECT g.claim INTO lost_claim FROM given g
+    WHERE g.place NOT IN (SELECT c.place FROM completed c)
+    ORDER BY g.place LIMIT 1;
+    IF FOUND THEN
         PERFORM inbox.claim_is_lost(lost_claim);
     END IF;
 END $$;

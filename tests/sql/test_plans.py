@@ -88,6 +88,7 @@ def test_every_statement_finds_its_index(db, full):
         expect("inbox_messages_seq_key", "settle_done", 1, seqs, 1, "billing")
         expect("inbox_messages_seq_key", "settle_verdicts", 1, seqs, ones, [2] * len(seqs), ones, ones, ones,
                [False] * len(seqs), nothing, nothing, nothing, nothing)
+        expect("inbox_messages_seq_key", "settle_completed", 1, seqs, 1, "billing")
         expect("inbox_messages_seq_key", "settle_state", 1, seqs, ones, ["billing"] * len(seqs))
         expect("inbox_messages_seq_key", "settle_lockable", seqs)
         expect("inbox_messages_seq_key", "raise_crash", 1, seqs, ones)
@@ -314,7 +315,8 @@ def test_settling_in_a_small_table_does_not_compare_each_row_with_the_batch(db, 
     seqs = ours(db, batch)
     db.execute("UPDATE inbox.inbox_messages SET claimed_by = 7 WHERE seq = ANY (%s)", [seqs])
     ones, nothing = [1] * batch, [None] * batch
-    for name, values in (("settle_done", (1, "billing")), ("settle_state", (ones, ["billing"] * batch)), ("raise_crash", (ones,)),
+    for name, values in (("settle_done", (1, "billing")), ("settle_completed", (1, "billing")),
+                         ("settle_state", (ones, ["billing"] * batch)), ("raise_crash", (ones,)),
                          ("settle_verdicts", (ones, [0] * batch, ones, ones, ones, [False] * batch,
                                               nothing, nothing, nothing, nothing))):
         plan = statements.explain(name, 7, seqs, *values)

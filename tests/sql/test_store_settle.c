@@ -746,6 +746,59 @@ static void rows_that_their_handler_completed_are_only_read(void **state)
 	assert_statuses(rows, expected);
 }
 
+/* Rule R8. The rows of two handlers, which say that they have completed all of them. a1 has another claim now, a4 was
+ * not completed, and the transaction of a5 is open. */
+static void what_handlers_say_they_have_completed_is_checked(void **state)
+{
+	static const enum settle_status expected[] = { SETTLE_COMPLETED, SETTLE_LOST,
+		SETTLE_COMPLETED, SETTLE_COMPLETED, SETTLE_SETTLED, SETTLE_LOCKED };
+	static const char *const names[] = { "billing", "-", "billing", "shipping", "-", "-" };
+	struct world *world = *state;
+	struct settle_row rows[6];
+
+	six_rows(world, rows);
+	for (int i = 0; i < 6; i++) {
+		rows[i].expects_completed = true;
+		rows[i].outcome = SETTLE_WAITING;
+		rows[i].plain = false;
+		rows[i].handler = i == 3 ? "shipping" : "billing";
+		if (i == 0 || i == 2 || i == 3)
+			run_sql(world, "SELECT inbox.complete('%ld.1.%d')", (long)rows[i].seq,
+				world->me.id);
+	}
+	run_sql(world, "UPDATE inbox.inbox_messages SET delivery_count = 2 WHERE seq = %ld",
+		(long)rows[1].seq);
+	assert_string_equal(run_other(world, "BEGIN; SELECT inbox.complete('%ld.1.%d')",
+				    (long)rows[5].seq, world->me.id),
+		"");
+	OK(settle_run(world->db, world->me.id, rows, 6, &err));
+	assert_statuses(rows, expected);
+	assert_string_equal(run_other(world, "ROLLBACK"), "");
+	for (int i = 0; i < 6; i++)
+		assert_string_equal(handler_of(world, rows[i].seq), names[i]);
+	assert_string_equal(state_of(world, rows[4].seq), "waiting|0|0|f");
+}
+
+static void a_completed_row_that_is_locked_is_completed(void **state)
+{
+	struct world *world = *state;
+	struct settle_row row = verdict(STORED(world, .id = "a"), 1, SETTLE_WAITING);
+
+	row.plain = false;
+	row.expects_completed = true;
+	row.handler = "billing";
+	run_sql(world, "SELECT inbox.complete('%ld.1.%d')", (long)row.seq, (int)world->me.id);
+	assert_string_equal(
+		run_other(world,
+			"BEGIN; UPDATE inbox.inbox_messages SET result = NULL WHERE seq = %ld",
+			(long)row.seq),
+		"");
+	settle(world, &row, 1);
+	assert_int_equal(row.status, SETTLE_COMPLETED);
+	assert_string_equal(run_other(world, "ROLLBACK"), "");
+	assert_string_equal(handler_of(world, row.seq), "-");
+}
+
 static void a_row_that_its_handler_did_not_complete_is_settled(void **state)
 {
 	static const enum settle_status expected[] = { SETTLE_SETTLED, SETTLE_SETTLED,
@@ -756,6 +809,7 @@ static void a_row_that_its_handler_did_not_complete_is_settled(void **state)
 	six_rows_of_lanes(world, rows);
 	rows[1].expects_completed = true;
 	rows[1].outcome = SETTLE_WAITING;
+	rows[1].handler = "billing";
 	rows[4].expects_completed = true;
 	run_sql(world, "SELECT inbox.complete('%ld.1.%d')", (long)rows[4].seq, world->me.id);
 	OK(settle_run(world->db, world->me.id, rows, 6, &err));
@@ -863,6 +917,8 @@ int main(void)
 		TEST(behind_a_lost_row_its_lane_is_not_settled),
 		TEST(behind_a_completed_row_its_lane_is_settled),
 		TEST(rows_that_their_handler_completed_are_only_read),
+		TEST(what_handlers_say_they_have_completed_is_checked),
+		TEST(a_completed_row_that_is_locked_is_completed),
 		TEST(a_row_that_its_handler_did_not_complete_is_settled),
 		TEST(without_an_answer_about_their_claims_no_row_is_lost),
 		TEST(a_lane_is_halved_in_the_order_of_its_verdicts),

@@ -14,6 +14,9 @@
  *
  * Rows that emit events have a statement of their own, which is only sent if there are some. A list with
  * events that PostgreSQL refuses is halved, too, until their row is alone.
+ *
+ * Rows that their handlers say they have completed come first: one update gives them the name of their
+ * handler, and its number of rows tells that all are completed. Only if it does not are they read.
  */
 #include "store/claims/settle.h"
 
@@ -28,15 +31,15 @@
 
 /* The results of one pipeline. */
 struct found {
-	struct rows *plain[GROUPS_MOST]; /* only the number of rows that were updated */
-	struct rows *others;             /* seq and delivery count of the rows that were updated */
-	struct rows *emitting;           /* the same of those that emit events */
+	struct rows *groups[GROUPS_MOST]; /* only the number of rows that were updated */
+	struct rows *others;              /* seq and delivery count of the rows that were updated */
+	struct rows *emitting;            /* the same of those that emit events */
 };
 
 static void found_fini(struct found *found)
 {
 	for (int group = 0; group < GROUPS_MOST; group++)
-		rows_free(found->plain[group]);
+		rows_free(found->groups[group]);
 	rows_free(found->others);
 	rows_free(found->emitting);
 }
@@ -75,9 +78,22 @@ static bool any_emits(const struct settling *s)
 	return false;
 }
 
-/* Queues the fast statement for each group: a list of seqs, and the delivery count and the handler
- * that they share. */
-static int queue_plain(const struct settling *s, struct found *found, struct err *err)
+static bool is_plain(const struct settle_row *row)
+{
+	return settle_is_part(row, PART_PLAIN);
+}
+
+/* Events need to know who has completed the row: settle_state tells. */
+static bool is_nameable(const struct settle_row *row)
+{
+	return row->status == SETTLE_OPEN && row->expects_completed && row->handler != NULL &&
+	       !settle_emits(row);
+}
+
+/* Queues a fast statement for each group of the rows that `is_wanted` accepts: a list of seqs, and the delivery count
+ * and the handler that they share. */
+static int queue_groups(const struct settling *s, enum query query,
+	bool (*is_wanted)(const struct settle_row *), struct found *found, struct err *err)
 {
 	int r = 0;
 
@@ -89,7 +105,7 @@ static int queue_plain(const struct settling *s, struct found *found, struct err
 		params_int(&params, s->instance);
 		seq = params_array(&params, ARRAY_BIGINT);
 		for (size_t i = 0; i < s->count; i++) {
-			if (s->rows[i]->group != group || !settle_is_part(s->rows[i], PART_PLAIN))
+			if (s->rows[i]->group != group || !is_wanted(s->rows[i]))
 				continue;
 			alike = s->rows[i];
 			array_bigint(&params, seq, alike->seq);
@@ -98,7 +114,7 @@ static int queue_plain(const struct settling *s, struct found *found, struct err
 			continue;
 		params_int(&params, alike->delivery_count);
 		params_text(&params, alike->handler);
-		r = db_queue(s->db, QUERY_SETTLE_DONE, &params, &found->plain[group], err);
+		r = db_queue(s->db, query, &params, &found->groups[group], err);
 	}
 	return r;
 }
@@ -128,7 +144,7 @@ static int queue_emitting(const struct settling *s, struct found *found, struct 
 
 static int queue_settle(const struct settling *s, struct found *found, struct err *err)
 {
-	int r = queue_plain(s, found, err);
+	int r = queue_groups(s, QUERY_SETTLE_DONE, is_plain, found, err);
 
 	if (r == 0)
 		r = queue_others(s, found, err);
@@ -239,21 +255,22 @@ static void mark_behind(const struct settling *s)
 }
 
 /* If fewer rows were updated than sent, resolve() later finds out the status of each. */
-static void mark_plain(const struct settling *s, const struct found *found)
+static void mark_groups(const struct settling *s, const struct found *found,
+	bool (*is_wanted)(const struct settle_row *), enum settle_status status)
 {
 	int64_t asked[GROUPS_MOST] = { 0 };
 
 	for (size_t i = 0; i < s->count; i++) {
-		if (settle_is_part(s->rows[i], PART_PLAIN))
+		if (is_wanted(s->rows[i]) && s->rows[i]->group < s->groups)
 			asked[s->rows[i]->group]++;
 	}
 	for (size_t i = 0; i < s->count; i++) {
 		struct settle_row *row = s->rows[i];
 		const struct rows *rows =
-			settle_is_part(row, PART_PLAIN) ? found->plain[row->group] : NULL;
+			is_wanted(row) && row->group < s->groups ? found->groups[row->group] : NULL;
 
 		if (rows != NULL && rows_affected(rows) == asked[row->group])
-			row->status = SETTLE_SETTLED;
+			row->status = status;
 	}
 }
 
@@ -267,7 +284,7 @@ static bool is_short(const struct settling *s, const struct found *found)
 	for (size_t i = 0; i < s->count; i++)
 		asked += settle_is_part(s->rows[i], PART_ALL);
 	for (int group = 0; group < s->groups; group++)
-		updated += found->plain[group] == NULL ? 0 : rows_affected(found->plain[group]);
+		updated += found->groups[group] == NULL ? 0 : rows_affected(found->groups[group]);
 	return updated < asked;
 }
 
@@ -292,7 +309,7 @@ static int finish(const struct settling *s, struct err *err)
 		r = db_commit(s->db, err);
 	if (r != 0)
 		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
-	mark_plain(s, &found);
+	mark_groups(s, &found, is_plain, SETTLE_SETTLED);
 	mark(s, found.others, SETTLE_SETTLED);
 	mark(s, found.emitting, SETTLE_SETTLED);
 	return 0;
@@ -304,6 +321,30 @@ static int begin(const struct settling *s, struct err *err)
 	int r = db_begin(s->db, err);
 
 	return r != 0 ? r : db_queue(s->db, QUERY_SET_LOCK_TIMEOUT, NULL, NULL, err);
+}
+
+/* Names the handlers of rows that are completed. Rows stay open if one of their group is not completed, or if the
+ * update fails: then they are read. */
+static int name_completed(const struct settling *s, struct err *err)
+{
+	CLEANUP(found_fini) struct found found = { .others = NULL };
+	bool any = false;
+	int r;
+
+	for (size_t i = 0; i < s->count; i++)
+		any |= is_nameable(s->rows[i]);
+	if (!any)
+		return 0;
+	r = begin(s, err);
+	if (r == 0)
+		r = queue_groups(s, QUERY_SETTLE_COMPLETED, is_nameable, &found, err);
+	if (r == 0)
+		r = db_commit(s->db, err);
+	if (r == 0)
+		mark_groups(s, &found, is_nameable, SETTLE_COMPLETED);
+	if (r == DB_COMMIT_UNKNOWN || (r == FAULT_DATABASE && !db_is_open(s->db)))
+		return FAULT_DATABASE;
+	return r == FAULT_DATABASE ? 0 : r;
 }
 
 /* The status of a row that no statement updated, because its claim has ended. */
@@ -379,7 +420,7 @@ static bool is_open(const struct settle_row *row)
 
 static bool is_expected_completed(const struct settle_row *row)
 {
-	return row->expects_completed;
+	return row->expects_completed && is_open(row);
 }
 
 /* True when nothing can be written for the row any more. */
@@ -631,7 +672,9 @@ static int settle_sorted(struct settling *s, struct err *err)
 	int r;
 
 	qsort(s->rows, s->count, sizeof(struct settle_row *), by_claim);
-	r = resolve(s, is_expected_completed, SETTLE_OPEN, words);
+	r = name_completed(s, words);
+	if (r == 0)
+		r = resolve(s, is_expected_completed, SETTLE_OPEN, words);
 	note_stops(s);
 	for (size_t i = 0; i < s->count; i++)
 		any_open |= is_open(s->rows[i]);
@@ -659,8 +702,8 @@ static bool is_alike(const struct settle_row *a, const struct settle_row *b)
 	return a->handler == b->handler || strcmp(a->handler, b->handler) == 0;
 }
 
-/* The fast statement takes one delivery count and one handler, and at most GROUPS_MOST of them are
- * sent. Rows of further groups are settled with the other verdicts. Returns the number of groups. */
+/* A fast statement takes one delivery count and one handler, and at most GROUPS_MOST of them are
+ * sent. Rows of further groups are settled with the other verdicts, or read. Returns the number of groups. */
 static int group_alike(struct settle_row *rows, size_t count)
 {
 	const struct settle_row *firsts[GROUPS_MOST];
@@ -669,14 +712,15 @@ static int group_alike(struct settle_row *rows, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		struct settle_row *row = &rows[i];
 
-		if (!row->plain)
+		row->group = GROUPS_MOST;
+		if (!row->plain && !row->expects_completed)
 			continue;
 		row->group = 0;
 		while (row->group < groups && !is_alike(firsts[row->group], row))
 			row->group++;
 		if (row->group == groups && groups < GROUPS_MOST)
 			firsts[groups++] = row;
-		row->plain = row->group < groups;
+		row->plain &= row->group < groups;
 	}
 	return groups;
 }

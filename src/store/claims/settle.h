@@ -45,10 +45,10 @@ struct settle_row {
 	bool suspect;
 	const char *error; /* NULL leaves the column unchanged; borrowed */
 	const char *error_code;
-	const char *handler;    /* handler of the delivery; borrowed; NULL = none */
-	bool follows;           /* an earlier row of its lane is in the list */
-	bool expects_completed; /* its handler says so: the row is read before anything is written */
-	struct bytes result;    /* JSON for jsonb; missing leaves the column unchanged */
+	const char *handler; /* handler of the delivery; borrowed; NULL = none */
+	bool follows;        /* an earlier row of its lane is in the list */
+	bool expects_completed; /* its handler says so: this is checked before anything else is written */
+	struct bytes result; /* JSON for jsonb; missing leaves the column unchanged */
 	/* Events that a PROCESSED row emits in the order of the list: a JSON array for jsonb; missing = none */
 	struct bytes emit;
 	enum settle_status status; /* result */
