@@ -4,6 +4,8 @@ import time
 
 import pytest
 
+from support.scripts import always, DONE
+from support.wait import eventually, throughout
 from support.wire import done
 
 
@@ -72,3 +74,25 @@ def test_a_backfill_disturbs_no_batch(clean, produce, topic, inbox):
         inbox.wait_status(f"later{number}", "processed")
     assert not {"watermark_moved", "partition_lost", "fenced"} & {
         line.partition("event=")[2].split()[0] for line in sidecar.stderr.splitlines() if "event=" in line}
+
+
+@pytest.mark.parametrize("ordering", ["key", "partition", "none"])
+def test_copies_wait_unchanged_until_a_handler_of_their_consumer_connects(start_inboxd, handler, produce, topic, inbox, ordering):
+    """A claim without such a handler would park each of them, which writes it a second time."""
+    sidecar = start_inboxd(consumers={"billing": {}, "search": {"ordering": ordering}}, worker={"poll": "100ms"})
+    handler(sidecar, always(DONE), name="billing")
+    for number in range(20):
+        produce(topic, b"{}", key=f"k{number % 3}", partition=0, headers={"id": f"{number:02}"})
+    eventually(lambda: inbox.count("processed") == 20)
+    inbox.execute("DELETE FROM inbox.inbox_messages WHERE consumer = 'search'")
+    assert sidecar.command("backfill", "search", "--yes").stdout == "20 copied\n"
+    produce(topic, b"{}", key="k0", partition=0, headers={"id": "later"})
+    eventually(lambda: inbox.count("processed") == 21)
+
+    def unchanged():
+        return inbox.value("SELECT count(*) FROM inbox.inbox_messages WHERE consumer = 'search' AND available_at = received_at")
+    throughout(lambda: unchanged() == 20, seconds=2)
+    client = handler(sidecar, always(DONE), name="search")
+    eventually(lambda: inbox.count("processed") == 42)
+    of_key = [delivery.event_id for delivery in client.deliveries if delivery.event_id == "later" or int(delivery.event_id) % 3 == 0]
+    assert ordering == "none" or of_key == [f"{number:02}" for number in range(0, 20, 3)] + ["later"]

@@ -297,3 +297,17 @@ def test_consumers_with_different_orderings_are_claimed_from_the_table(start_inb
         for key in range(3) if ordering == "key" else ():
             of_key = [event_id for event_id in order if int(event_id) % 3 == key]
             assert of_key == sorted(of_key)
+
+
+def test_an_overflow_ends_although_the_handler_of_its_consumer_is_gone(start_inboxd, handler, send, inbox):
+    """Storing waits for the end of an overflow, for all consumers."""
+    sidecar = start_inboxd(inbox={"max_claimed": 10, "max_in_flight": 10}, worker={"poll": "100ms"},
+                           consumers={"billing": {}, "search": {}})
+    stuck = handler(sidecar, always(NEVER), name="search")
+    for number in range(40):
+        send(f"e{number}")
+    eventually(lambda: list(rows(inbox).get("search", {}).values()).count("waiting") > 10)
+    handler(sidecar, always(DONE), name="billing")
+    stuck.close()
+    eventually(lambda: list(rows(inbox)["search"].values()) == ["parked"] * 40)
+    eventually(lambda: list(rows(inbox)["billing"].values()) == ["processed"] * 40)

@@ -426,6 +426,21 @@ static void a_handler_that_left_keeps_its_messages_until_it_returns(void **state
 	assert_false(routing_has_connected(*state));
 }
 
+static void a_consumer_is_attended_while_a_handler_of_it_is_connected(void **state)
+{
+	const struct subscription any = { NULL, NULL };
+
+	assert_subscribed(*state, "billing", NULL, NULL);
+	assert_true(routing_attends(*state, ""));
+	assert_false(routing_attends(*state, "search"));
+	assert_int_equal(
+		routing_set(*state, (struct handler_id){ "search", "s" }, &any, 1, NULL), 0);
+	assert_true(routing_attends(*state, "search"));
+	assert_int_equal(routing_leave(*state, UNNAMED("billing"), 5), 0);
+	assert_false(routing_attends(*state, ""));
+	assert_true(routing_attends(*state, "search"));
+}
+
 static void a_connecting_handler_replaces_an_away_one(void **state)
 {
 	const struct subscription sub = { "orders", "order.created" };
@@ -547,6 +562,7 @@ int main(void)
 		TEST(a_lookup_compares_few_subscriptions),
 		TEST(messages_of_an_away_handler_go_to_no_handler),
 		TEST(a_handler_that_left_keeps_its_messages_until_it_returns),
+		TEST(a_consumer_is_attended_while_a_handler_of_it_is_connected),
 		TEST(a_connecting_handler_replaces_an_away_one),
 		TEST(of_two_away_handlers_the_newer_hello_wins),
 		TEST(away_handlers_are_removed_to_make_room),

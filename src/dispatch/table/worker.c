@@ -133,7 +133,8 @@ static int run_lanes(struct db *db, struct job *job)
 }
 
 /* First a cheap check whether the stream has any waiting row. Then parked rows that only waited for a handler are
- * released, and the keys with parked rows are listed, so that lanes continue with them. */
+ * released, and the keys with parked rows are listed, so that lanes continue with them. Without a handler of the consumer
+ * no row can go on. */
 static int run_sweep(struct db *db, struct job *job)
 {
 	const struct parked_position position = {
@@ -144,7 +145,8 @@ static int run_sweep(struct db *db, struct job *job)
 	int r = waiting_rows_any(db, &streams, &job->sweep.waiting, &job->err);
 
 	/* With `ordering: partition` a claim takes parked rows as well, so there is nothing to release. */
-	if (r != 0 || !job->sweep.waiting || position.stream.ordering == ORDERING_PARTITION)
+	if (r != 0 || !job->sweep.waiting || position.stream.ordering == ORDERING_PARTITION ||
+		!routing_attends(job->request.routing, position.stream.consumer))
 		return r;
 	FAULT_POINT("before_unpark");
 	r = waiting_rows_release(

@@ -317,6 +317,17 @@ bool routing_has_connected(const struct routing *routing)
 	return routing->routes->count > 0 && !routing->routes->handlers[0].away;
 }
 
+bool routing_attends(const struct routing *routing, const char *consumer)
+{
+	const struct routes_handler *handlers = routing->routes->handlers;
+
+	for (size_t i = 0; i < routing->routes->count && !handlers[i].away; i++) {
+		if (strcmp(handlers[i].routes->id.consumer, consumer) == 0)
+			return true;
+	}
+	return false;
+}
+
 const char *routing_displaced(const struct routing *routing, struct handler_id handler,
 	const struct subscription *subs, size_t count)
 {

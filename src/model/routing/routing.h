@@ -83,6 +83,8 @@ bool routing_serves(const struct routing *routing, const char *topic);
 
 /* True if a handler is not away. */
 bool routing_has_connected(const struct routing *routing);
+/* The same for the handlers of one consumer. */
+bool routing_attends(const struct routing *routing, const char *consumer);
 
 struct routed {
 	struct handler_id handler;
