@@ -37,48 +37,56 @@ END $$;
 
 -- Counts what a backfill would copy. without_payload: messages that it leaves out, because retention has dropped the payload
 -- for every consumer. late: copies of whose key the consumer already has a later message that no longer waits.
--- Reads the whole table.
+-- Reads the whole table. Without nested loops: the statistics may be from a time when the consumer had no rows. With them the
+-- planner would compare each message with each row that the consumer has got since.
 CREATE OR REPLACE FUNCTION inbox.backfill_count(filter jsonb, OUT copies bigint, OUT without_payload bigint, OUT late bigint,
                                      OUT until_seq bigint)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_nestloop = off SET jit = off AS $$
 DECLARE
     given jsonb := inbox.check_backfill(filter);
+    receiver text := given ->> 'consumer';
+    giver text := given ->> 'from';
+    only_topic text := given ->> 'topic';
+    since timestamptz := given ->> 'since';
+    last bigint := given ->> 'until_seq';
 BEGIN
-    until_seq := (given ->> 'until_seq')::bigint;
     WITH wanted AS MATERIALIZED (
         SELECT k.topic, k.event_type
         FROM (SELECT DISTINCT m.topic, m.event_type FROM inbox.inbox_messages m) k
-        JOIN inbox.inbox_consumers c ON c.name = given ->> 'consumer'
+        JOIN inbox.inbox_consumers c ON c.name = receiver
         WHERE inbox.wants(c.topics, c.types, k.topic, k.event_type)
     ), later AS MATERIALIZED (
         SELECT m.topic, m.kafka_partition,
-               CASE inbox.ordering_of(m.topic, m.kafka_partition, given ->> 'consumer')
+               CASE inbox.ordering_of(m.topic, m.kafka_partition, receiver)
                    WHEN 'key' THEN m.key_hash WHEN 'partition' THEN '' END AS lane,
                max(m.kafka_offset) AS kafka_offset
         FROM (SELECT d.topic, d.kafka_partition, substr(sha256(d.key), 1, 8) AS key_hash, max(d.kafka_offset) AS kafka_offset
               FROM inbox.inbox_messages d
-              WHERE d.consumer = given ->> 'consumer' AND d.available_at IS NULL
+              WHERE d.consumer = receiver AND d.available_at IS NULL
               GROUP BY 1, 2, 3) m
         GROUP BY 1, 2, 3
     ), missing AS (
-        SELECT m.topic, m.kafka_partition, m.kafka_offset, substr(sha256(m.key), 1, 8) AS key_hash, m.event_id, m.source,
-               bool_or(m.payload IS NOT NULL OR m.payload_digest IS NULL) AS whole
-        FROM inbox.inbox_messages m
-        JOIN wanted w ON w.topic = m.topic AND w.event_type IS NOT DISTINCT FROM m.event_type
-        WHERE m.seq <= (given ->> 'until_seq')::bigint AND m.consumer <> given ->> 'consumer'
-          AND (NOT given ? 'from' OR m.consumer = given ->> 'from')
-          AND (NOT given ? 'topic' OR m.topic = given ->> 'topic')
-          AND (NOT given ? 'since' OR m.received_at >= (given ->> 'since')::timestamptz)
-          AND NOT EXISTS (SELECT FROM inbox.inbox_messages d
-                          WHERE d.event_id = m.event_id AND d.source = m.source AND d.consumer = given ->> 'consumer')
-        GROUP BY 1, 2, 3, 4, 5, 6
+        SELECT m.topic, m.kafka_partition, m.kafka_offset, m.key_hash, bool_or(m.whole) AS whole
+        FROM (SELECT m.topic, m.kafka_partition, m.kafka_offset, substr(sha256(m.key), 1, 8) AS key_hash, m.event_id, m.source,
+                     m.payload IS NOT NULL OR m.payload_digest IS NULL AS whole
+              FROM inbox.inbox_messages m
+              JOIN wanted w ON w.topic = m.topic AND w.event_type IS NOT DISTINCT FROM m.event_type
+              WHERE m.seq <= last AND m.consumer <> receiver
+                AND (giver IS NULL OR m.consumer = giver)
+                AND (only_topic IS NULL OR m.topic = only_topic)
+                AND (since IS NULL OR m.received_at >= since)
+                AND NOT EXISTS (SELECT FROM inbox.inbox_messages d
+                                WHERE d.event_id = m.event_id AND d.source = m.source AND d.consumer = receiver)
+              OFFSET 0) m -- so that the payloads are not sorted with the rows
+        GROUP BY m.event_id, m.source, m.topic, m.kafka_partition, m.kafka_offset, m.key_hash
     )
     SELECT count(*) FILTER (WHERE m.whole), count(*) FILTER (WHERE NOT m.whole),
-           count(*) FILTER (WHERE m.whole AND l.kafka_offset > m.kafka_offset)
+           count(*) FILTER (WHERE m.whole AND coalesce(k.kafka_offset, s.kafka_offset) > m.kafka_offset)
     INTO copies, without_payload, late
     FROM missing m
-    LEFT JOIN later l ON l.topic = m.topic AND l.kafka_partition = m.kafka_partition
-                     AND l.lane IN (m.key_hash, '');
+    LEFT JOIN later k ON k.topic = m.topic AND k.kafka_partition = m.kafka_partition AND k.lane = m.key_hash
+    LEFT JOIN later s ON s.topic = m.topic AND s.kafka_partition = m.kafka_partition AND s.lane = '';
+    until_seq := last;
 END $$;
 
 -- Makes the sidecars look for waiting messages of the consumer before they store later ones, from this transaction on. The

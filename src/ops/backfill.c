@@ -14,7 +14,7 @@
 #include "ops/op.h"
 
 #define PAGE        5000  /* messages in one transaction */
-#define CHECK_EVERY 50000 /* copies between two looks at what waits */
+#define CHECK_EVERY 50000 /* at least so many copies between two looks at what waits */
 
 struct backfill {
 	struct op op; /* with the details of this command */
@@ -25,7 +25,7 @@ struct backfill {
 	int64_t late;
 	int64_t affected;
 	int64_t after;
-	int64_t unchecked; /* copies since the last look at what waits */
+	int64_t room; /* copies until the next look at what waits */
 	bool over;
 };
 
@@ -92,25 +92,33 @@ static int copy_page(struct backfill *backfill, struct err *err)
 		return r;
 	copied = rows_int(rows, 0, 0);
 	backfill->affected += copied;
-	backfill->unchecked += copied;
+	backfill->room -= copied;
 	backfill->over = rows_is_null(rows, 0, 1);
 	if (!backfill->over)
 		backfill->after = rows_int(rows, 0, 1);
 	return 0;
 }
 
-/* Whether so many messages wait that the next page must wait, too. */
+/* Whether so many messages wait that the next page must wait, too. A look reads all that wait, so the next one comes after half
+ * of the room is used: the other half is for messages that the sidecars store meanwhile. */
 static int is_full(struct backfill *backfill, bool *full, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int64_t most = backfill->op.config->ingest.max_pending / 2;
+	int64_t waiting;
 	int r;
 
 	params_bigint(&params, most + 1);
 	r = db_run(backfill->op.db, QUERY_OP_BACKFILL_WAITING, &params, &rows, err);
-	*full = r == 0 && rows_int(rows, 0, 0) > most;
-	return r;
+	if (r != 0)
+		return r;
+	waiting = rows_int(rows, 0, 0);
+	*full = waiting > most;
+	backfill->room = (most - waiting) / 2;
+	if (backfill->room < CHECK_EVERY)
+		backfill->room = CHECK_EVERY;
+	return 0;
 }
 
 static int wait_for_room(struct backfill *backfill, struct err *err)
@@ -119,8 +127,7 @@ static int wait_for_room(struct backfill *backfill, struct err *err)
 	bool full = true;
 	int r = is_full(backfill, &full, err);
 
-	backfill->unchecked = 0;
-	if (full && backfill->affected < backfill->wanted)
+	if (r == 0 && full && backfill->affected < backfill->wanted)
 		(void)fprintf(stderr,
 			"%" PRId64 " of %" PRId64
 			" copied; pausing until fewer messages wait than half of "
@@ -141,7 +148,7 @@ static int copy_all(struct backfill *backfill, struct err *err)
 		!op_interrupted()) {
 		op_progress(backfill->affected, backfill->wanted);
 		r = copy_page(backfill, err);
-		if (r == 0 && backfill->unchecked >= CHECK_EVERY)
+		if (r == 0 && backfill->room <= 0)
 			r = wait_for_room(backfill, err);
 	}
 	op_progress(0, 0);

@@ -135,6 +135,28 @@ def test_copies_whose_key_has_later_messages_that_ended_are_counted(consumers):
     assert backfill(consumers, "'search'")["late"] == 0
 
 
+def test_the_count_compares_no_two_lists_of_messages(consumers):
+    """Statistics from before the consumer had a row: the planner expects none, so it would compare each with each."""
+    consumers.execute("INSERT INTO inbox.inbox_messages (consumer, source, event_id, topic, kafka_partition, kafka_offset, key,"
+                      " processed_at) SELECT 'billing', 's', 'e' || i, 'orders', i % 4, i, ('k' || i)::bytea, now()"
+                      " FROM generate_series(1, 20000) i")
+    consumers.execute("VACUUM ANALYZE inbox.inbox_messages")
+    consumers.execute("INSERT INTO inbox.inbox_messages (consumer, source, event_id, topic, kafka_partition, kafka_offset, key,"
+                      " processed_at) SELECT 'search', source, event_id, topic, kafka_partition, kafka_offset, key, now()"
+                      " FROM inbox.inbox_messages WHERE seq % 2 = 0")
+    consumers.execute("LOAD 'auto_explain'")
+    for name, setting in (("log_min_duration", "0"), ("log_nested_statements", "on"), ("log_analyze", "on"), ("log_timing", "off")):
+        consumers.execute(f"SET auto_explain.{name} = {setting}")
+    plans = []
+    consumers.add_notice_handler(lambda notice: plans.append(notice.message_primary))
+    consumers.execute("SET client_min_messages = log")
+    assert value(consumers, "SELECT copies FROM inbox.backfill_count('{\"consumer\": \"search\"}')") == 10000
+    consumers.execute("RESET client_min_messages")
+    plan = next(plan for plan in plans if "wanted" in plan and "Anti Join" in plan)
+    removed = [int(line.rpartition(":")[2]) for line in plan.splitlines() if "Rows Removed by Join Filter" in line]
+    assert max(removed, default=0) < 1000, plan
+
+
 def test_pages_copy_each_message_once_and_in_order(consumers):
     for offset in range(1, 8):
         stored(consumers, f"e{offset}", offset)
