@@ -1,5 +1,5 @@
 """The rate of `inboxd backfill`: a consumer gets rows that the table holds for another one, alone and beside a running
-load. No handler gets the copies, so it is the cost of copying alone."""
+load. No handler gets the copies, so it is the cost of copying alone. The floor is an INSERT of the same rows."""
 
 import contextlib
 import functools
@@ -22,15 +22,31 @@ TOPIC = "bench"  # of floor_rows.c; it has no records
 PARTITIONS = 4
 WARM_UP, BEFORE, MOST = 20, 20, 80  # seconds of the load: not counted, without the backfill, and most of it with the backfill
 SMOKE_SHARE = 10
+PAGE = 5_000  # rows of a transaction, as in src/ops/backfill.c
+INSERT = """INSERT INTO inbox.inbox_messages (consumer, source, event_id, event_type, topic, kafka_partition, kafka_offset,
+            kafka_timestamp, key, headers, payload, payload_digest, available_at)
+            SELECT 'new', source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers,
+                   payload, payload_digest, now()
+            FROM inbox.inbox_messages WHERE seq > %s AND seq <= %s AND topic = %s"""
 
 
-def _backfill(servers, sidecar, connection, rows):
+def _command(sidecar, _connection, _rows):
+    done = sidecar.command("backfill", "new", "--yes", "--json", timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["count"]
+
+
+def _insert(_sidecar, connection, rows):
+    """floor.fill() gave the rows the numbers from 1 on."""
+    return sum(connection.execute(INSERT, [after, min(after + PAGE, rows), TOPIC]).rowcount
+               for after in range(0, rows, PAGE))
+
+
+def _backfill(servers, sidecar, connection, rows, copy):
     connection.execute("CHECKPOINT")
     cpu, wal, began = servers.cpu_seconds(), wal_position(connection), time.monotonic()
-    done = sidecar.command("backfill", "new", "--yes", "--json", timeout=600)
+    copied = copy(sidecar, connection, rows)
     took = time.monotonic() - began
-    assert done.returncode == 0, done.stderr
-    copied = json.loads(done.stdout)["count"]
     found = connection.execute("SELECT count(*) FROM inbox.inbox_messages WHERE consumer = 'new' AND topic = %s", [TOPIC]).fetchone()[0]
     assert found == rows <= copied, f"{copied} copied and {found} found, of {rows}"
     return {"rows": rows, "seconds": round(took, 3), "rows_per_second": rows / took, "began": began,
@@ -46,14 +62,14 @@ def _filled(servers, rows, *configurations):
         yield sidecar, connection
 
 
-def _alone(servers, options):
+def _alone(servers, options, *, copy):
     rows = SMOKE_ROWS if options.smoke else ROWS
     with _filled(servers, rows) as (sidecar, connection):
         connection.execute(NEW)
-        return _backfill(servers, sidecar, connection, rows)
+        return _backfill(servers, sidecar, connection, rows, copy)
 
 
-def _beside(servers, options, *, rate):
+def _beside(servers, options, *, copy, rate):
     """Both consumers want the messages of the load. Its latencies are those of the consumer that has a handler."""
     rows, share = (SMOKE_ROWS, SMOKE_SHARE) if options.smoke else (ROWS, 1)
     topic = servers.empty_topic(PARTITIONS)
@@ -64,7 +80,7 @@ def _beside(servers, options, *, rate):
         fleet.wait_assigned(connection, 2 * PARTITIONS)
         load, began = latency.producer(servers, topic, rate, (WARM_UP + BEFORE + MOST) // share), time.monotonic()
         time.sleep((WARM_UP + BEFORE) / share)
-        result = _backfill(servers, sidecar, connection, rows)
+        result = _backfill(servers, sidecar, connection, rows, copy)
         produced = latency.produced(load)
         eventually(lambda: sidecar.metric("inboxd_deliveries_total", handler=HANDLER, outcome="done") >= produced["sent"],
                    timeout=120, every=0.2, what=f"{produced['sent']} messages to be done; inboxd: {fleet.log()}")
@@ -80,11 +96,14 @@ def _latencies(pairs, name, first, last):
     return {f"{key}_{name}": value for key, value in found.items()}
 
 
+RATE = 1_000
+HOW = {"INSERT": _insert, "backfill": _command}
+
 GROUP = Group(
     "backfill", "rows of 400 B that another consumer has; milliseconds from when a record of the load was due until the handler"
-    " has it", None,
-    [report.column("rows", "rows", "{:,}"), report.RATE, report.column("PostgreSQL µs", "postgres_us", "{:.1f}"),
+    " has it", lambda name: name.replace("backfill", "INSERT"),
+    [report.column("rows", "rows", "{:,}"), report.RATE, report.RATIO, report.column("PostgreSQL µs", "postgres_us", "{:.1f}"),
      report.column("WAL B", "wal_bytes", "{:,.0f}"),
      *(latency.milliseconds(f"{name}, {when}", f"{name}_us_{when}") for name in ("p50", "p99") for when in ("before", "during"))],
-    [("backfill alone", _alone)]
-    + [(f"backfill beside {rate:,}/s", functools.partial(_beside, rate=rate)) for rate in (1_000,)])
+    [(f"{name} alone", functools.partial(_alone, copy=copy)) for name, copy in HOW.items()]
+    + [(f"{name} beside {RATE:,}/s", functools.partial(_beside, copy=copy, rate=RATE)) for name, copy in HOW.items()])
