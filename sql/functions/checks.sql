@@ -9,8 +9,8 @@ BEGIN
 END $$;
 
 -- A filter is one jsonb object with some of: status, topic, event_type (with * at the end a prefix), key (text),
--- received_from, received_to, error_like, error_code (the whole code; '' = messages without a code), consumer ('' = the
--- consumer without a name). inbox_audit keeps it.
+-- received_from, received_to, died_from, died_to (only with the status dead), error_like, error_code (the whole code; '' =
+-- messages without a code), consumer ('' = the consumer without a name). inbox_audit keeps it.
 -- Returns the filter without its NULL members. `allowed`: the states that the caller works on, one of which the
 -- filter must name.
 CREATE OR REPLACE FUNCTION inbox.check_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
@@ -20,8 +20,8 @@ DECLARE
     name text;
 BEGIN
     SELECT k INTO name FROM jsonb_object_keys(given) k
-    WHERE k NOT IN ('status', 'topic', 'event_type', 'key', 'received_from', 'received_to', 'error_like',
-                    'error_code', 'consumer');
+    WHERE k NOT IN ('status', 'topic', 'event_type', 'key', 'received_from', 'received_to', 'died_from', 'died_to',
+                    'error_like', 'error_code', 'consumer');
     IF name IS NOT NULL THEN
         PERFORM inbox.refuse(caller, format('there is no filter "%s"', name));
     END IF;
@@ -36,6 +36,12 @@ BEGIN
     END LOOP;
     IF (given ->> 'received_from')::timestamptz > (given ->> 'received_to')::timestamptz THEN
         PERFORM inbox.refuse(caller, 'received_from is later than received_to');
+    END IF;
+    IF (given ->> 'died_from')::timestamptz > (given ->> 'died_to')::timestamptz THEN
+        PERFORM inbox.refuse(caller, 'died_from is later than died_to');
+    END IF;
+    IF (given ? 'died_from' OR given ? 'died_to') AND given ->> 'status' <> 'dead' THEN
+        PERFORM inbox.refuse(caller, 'died_from and died_to need the status dead');
     END IF;
     RETURN given;
 END $$;

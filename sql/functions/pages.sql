@@ -51,6 +51,8 @@ END $$;
 -- Without max_rows all messages of a status are read, except for processed messages and messages of any status: these
 -- are most of the table, so the page ends, too. If a page may end, the search for received_from and received_to comes
 -- first.
+-- filter ->> 'order': 'seq' (the default), or 'died': dead messages by the time of death; with ' DESC' backwards. A page
+-- behind a message that is no longer dead begins at its last death.
 -- looked: the number of rows that were read. last_seq: no row after it was read; NULL = there is none.
 CREATE OR REPLACE FUNCTION inbox.look_page(filter jsonb, after_seq bigint, max_rows int,
     OUT seqs bigint[], OUT looked bigint, OUT last_seq bigint)
@@ -63,9 +65,12 @@ DECLARE
     claimed boolean := filter ->> 'status' = 'claimed';
     misfits bigint := CASE WHEN max_rows IS NULL AND (claimed OR states <> '{}') THEN NULL ELSE 100000 END;
     overlap interval := '30 seconds'; -- more than that of transactions that store
-    after bigint := greatest(coalesce(after_seq, 0), 0);
+    down text := CASE WHEN filter ->> 'order' LIKE '% DESC' THEN ' DESC' ELSE '' END;
+    after bigint := CASE WHEN down = '' THEN greatest(coalesce(after_seq, 0), 0) ELSE 0 END;
+    top bigint := CASE WHEN down <> '' AND after_seq > 0 THEN after_seq - 1 ELSE 9223372036854775807 END;
     last bigint;
     born bigint;
+    died timestamptz;
     fits text;
     walks text[];
     walk text;
@@ -84,6 +89,8 @@ BEGIN
              THEN format('m.received_at >= %L::timestamptz', filter ->> 'received_from') END,
         CASE WHEN filter ? 'received_to'
              THEN format('m.received_at < %L::timestamptz', filter ->> 'received_to') END,
+        CASE WHEN filter ? 'died_from' THEN format('m.dead_at >= %L::timestamptz', filter ->> 'died_from') END,
+        CASE WHEN filter ? 'died_to' THEN format('m.dead_at < %L::timestamptz', filter ->> 'died_to') END,
         CASE WHEN filter ? 'error_like' THEN format('m.error LIKE %L', filter ->> 'error_like') END,
         CASE WHEN filter ->> 'error_code' = '' THEN 'coalesce(m.error_code, '''') = '''''
              WHEN filter ? 'error_code' THEN format('m.error_code = %L', filter ->> 'error_code') END,
@@ -96,26 +103,47 @@ BEGIN
     IF filter ? 'received_from' AND misfits > 0 THEN
         after := coalesce(inbox.seq_before((filter ->> 'received_from')::timestamptz - overlap, after), after);
     END IF;
-    last := coalesce(last, 9223372036854775807);
-    IF states <> '{}' THEN
+    last := least(last, top);
+    IF filter ->> 'order' LIKE 'died%' THEN
+        IF after_seq > 0 THEN
+            SELECT coalesce(m.dead_at, (SELECT max((a.entry ->> 'ended_at')::timestamptz)
+                                        FROM jsonb_array_elements(m.attempts) AS a(entry) WHERE a.entry ->> 'was' = 'dead'))
+            INTO died FROM inbox.inbox_messages m WHERE m.seq = after_seq;
+            IF died IS NULL THEN
+                PERFORM inbox.refuse('list', format('the message with seq %s did not die, or was deleted, so no page begins '
+                    'after it; leave out --after, and use --until with the last DIED', after_seq));
+            END IF;
+        END IF;
+        walks := ARRAY[concat('inbox.inbox_messages m WHERE m.dead_at IS NOT NULL',
+            CASE WHEN died IS NOT NULL THEN format(' AND (m.dead_at, m.seq) %s (%L::timestamptz, %s)',
+                                                   CASE down WHEN '' THEN '>' ELSE '<' END, died, after_seq) END,
+            CASE WHEN filter ? 'died_from'
+                 THEN format(' AND m.dead_at >= %L::timestamptz', (filter ->> 'died_from')::timestamptz) END,
+            CASE WHEN filter ? 'died_to'
+                 THEN format(' AND m.dead_at < %L::timestamptz', (filter ->> 'died_to')::timestamptz) END,
+            format(' ORDER BY m.dead_at%s, m.seq%s', down, down))];
+    ELSIF states <> '{}' THEN
         SELECT '(' || string_agg(
             'SELECT * FROM inbox.inbox_messages c WHERE (c.dead_at IS NOT NULL OR c.available_at IS NOT NULL)'
             ' AND c.retry_count >= 0 AND'
             ' CASE WHEN c.dead_at IS NOT NULL THEN 1 WHEN c.available_at = ''infinity'' THEN 2 WHEN c.retry_count > 0 THEN 3'
             || format(' ELSE 4 END = %s AND c.seq + 0 > %%1$s AND c.seq + 0 <= %%2$s', n), ' UNION ALL ')
-            || ') m ORDER BY m.seq + 0' INTO walk FROM unnest(states) n;
+            || ') m ORDER BY m.seq + 0' || down INTO walk FROM unnest(states) n;
         walks := ARRAY[walk];
     ELSE
-        walks := ARRAY['inbox.inbox_messages m WHERE m.seq > %1$s AND m.seq <= %2$s ORDER BY m.seq'];
+        walks := ARRAY['inbox.inbox_messages m WHERE m.seq > %1$s AND m.seq <= %2$s ORDER BY m.seq' || down];
     END IF;
     IF claimed THEN
         -- Rows that instances claimed from the table; then all rows from the lowest low_seq on.
         SELECT min(i.low_seq) INTO born FROM inbox.inbox_instances i WHERE i.rescued_at IS NULL;
         born := coalesce(born, 9223372036854775807);
-        walks := 'inbox.inbox_instances i CROSS JOIN LATERAL (SELECT * FROM inbox.inbox_messages c'
+        walk := 'inbox.inbox_instances i CROSS JOIN LATERAL (SELECT * FROM inbox.inbox_messages c'
             ' WHERE c.claimed_by = i.id AND c.claim_number >= i.low_claim AND c.delivery_count > 1 OFFSET 0) m'
             ' WHERE i.rescued_at IS NULL AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL'
-            || format(' AND m.seq < %s AND m.seq > %%1$s AND m.seq <= %%2$s ORDER BY m.seq', born) || walks;
+            || format(' AND m.seq < %s AND m.seq > %%1$s AND m.seq <= %%2$s ORDER BY m.seq%s', born, down);
+        walks := ARRAY[format('inbox.inbox_messages m WHERE m.seq >= %s AND m.seq > %%1$s AND m.seq <= %%2$s ORDER BY m.seq%s',
+                              born, down)];
+        walks := CASE down WHEN '' THEN walk || walks ELSE walks || walk END;
     END IF;
     seqs := '{}';
     looked := 0;
@@ -132,7 +160,6 @@ BEGIN
                 RETURN;
             END IF;
         END LOOP;
-        after := greatest(after, born - 1);
     END LOOP;
     last_seq := NULL;
 END $$;

@@ -110,6 +110,23 @@ const char *op_status_of(const struct cli *cli, const char *usual)
 	return cli->filter.status != NULL ? cli->filter.status : usual;
 }
 
+bool op_is_dead(const struct cli *cli, const char *usual)
+{
+	const char *status = op_status_of(cli, usual);
+
+	return status != NULL && strcmp(status, "dead") == 0;
+}
+
+/* --since and --until are about the time of death if the messages are dead. An event of the outbox has only the time of its
+ * emit, which has the name of the time of receipt. */
+static void add_times(struct buf *out, const struct cli *cli, const char *status)
+{
+	bool died = cli->command != COMMAND_OUTBOX && op_is_dead(cli, status);
+
+	add_time(out, died ? "died_from" : "received_from", cli->filter.since);
+	add_time(out, died ? "died_to" : "received_to", cli->filter.until);
+}
+
 int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err)
 {
 	int r = check_texts(cli, err);
@@ -125,8 +142,7 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 		if (text != NULL)
 			add_member(out, texts[i].name, text);
 	}
-	add_time(out, "received_from", cli->filter.since);
-	add_time(out, "received_to", cli->filter.until);
+	add_times(out, cli, status);
 	if (cli->filter.error != NULL)
 		add_error(out, cli->filter.error);
 	if (cli->command == COMMAND_OUTBOX && cli->word_count > 1)

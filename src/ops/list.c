@@ -12,6 +12,9 @@
 #define MOST_LIMIT    100000
 #define MOST_COLUMNS  10
 
+#define BY_SEQ        "seq"
+#define BY_DIED       "died"
+
 /* A listing. The columns of its query are: the cells, the row as JSON, and then the seq (pages) or
  * the number of groups. A query that searches for matches may end early; it also returns how many
  * rows it examined and the last seq examined. Without a match it returns one row without cells. */
@@ -19,23 +22,31 @@ struct listing {
 	enum query query;
 	bool pages;           /* accepts --after */
 	const char *searched; /* what it searches; NULL = it reads no more than it lists */
+	const char
+		*counted; /* without pages: what the number in the column after the JSON counts */
 	int cells;
-	const char *titles[MOST_COLUMNS];
+	const char *titles[MOST_COLUMNS]; /* NULL = the cell is not printed */
+	const char *order;                /* the usual one; NULL = there is no choice */
 };
 
-static const struct listing messages = { QUERY_OP_LIST, true, "messages", 9,
-	{ "SEQ", "STATUS", "CONSUMER", "RECORD", "TYPE", "EVENT ID", "TRIES", "RECEIVED",
-		"ERROR" } };
-static const struct listing groups = { QUERY_OP_GROUPS, false, NULL, 8,
+static const struct listing messages = { QUERY_OP_LIST, true, "messages", NULL, 10,
+	{ "SEQ", "STATUS", "CONSUMER", "RECORD", "TYPE", "EVENT ID", "TRIES", "RECEIVED", NULL,
+		"ERROR" },
+	BY_SEQ };
+static const struct listing deaths = { QUERY_OP_LIST, true, "messages", NULL, 10,
+	{ "SEQ", "STATUS", "CONSUMER", "RECORD", "TYPE", "EVENT ID", "TRIES", "RECEIVED", "DIED",
+		"ERROR" },
+	BY_DIED };
+static const struct listing groups = { QUERY_OP_GROUPS, false, NULL, "groups", 8,
 	{ "MESSAGES", "CONSUMER", "TYPE", "CODE", "ERROR", "FIRST", "LAST", "LATEST SEQ" } };
-static const struct listing rejects = { QUERY_OP_LIST_REJECTS, true, NULL, 5,
+static const struct listing rejects = { QUERY_OP_LIST_REJECTS, true, NULL, NULL, 5,
 	{ "SEQ", "RECORD", "BYTES", "RECEIVED", "REASON" } };
-static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, NULL, 6,
+static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, NULL, NULL, 6,
 	{ "SEQ", "RECORD", "SOURCE", "EVENT ID", "BYTES", "RECEIVED" } };
-static const struct listing keys = { QUERY_OP_KEYS, true, "keys", 10,
+static const struct listing keys = { QUERY_OP_KEYS, true, "keys", NULL, 10,
 	{ "CONSUMER", "TOPIC", "PARTITION", "KEY", "WAITING", "SINCE", "WAITS FOR", "STATUS",
 		"NEXT ATTEMPT", "ERROR" } };
-static const struct listing events = { QUERY_OP_OUTBOX_LIST, true, "events", 8,
+static const struct listing events = { QUERY_OP_OUTBOX_LIST, true, "events", NULL, 8,
 	{ "SEQ", "STATUS", "TOPIC", "KEY", "TYPE", "EVENT ID", "EMITTED", "ERROR" } };
 
 /* The result of a query is in memory as a whole before a line is printed. */
@@ -67,11 +78,17 @@ static int check_records(const struct cli *cli, struct err *err)
 	return err_set(err, FAULT_USAGE, "list: %s cannot be combined with %s", option, other);
 }
 
-static int check_options(const struct cli *cli, struct err *err)
+static int check_options(const struct cli *cli, const struct listing *listing, struct err *err)
 {
+	if (listing->order == NULL && (cli->bounds.order != NULL || cli->bounds.reverse))
+		return err_set(err, FAULT_USAGE, "list: %s is for messages only",
+			cli->bounds.order != NULL ? "--order" : "--reverse");
 	if (cli->filter.rejects || cli->filter.conflicts)
 		return check_records(cli, err);
-	if (cli->filter.group && strcmp(op_status_of(cli, "any"), "dead") != 0)
+	if (listing == &messages && cli->bounds.order != NULL &&
+		strcmp(cli->bounds.order, BY_DIED) == 0)
+		return err_set(err, FAULT_USAGE, "list: --order died requires --dead");
+	if (cli->filter.group && !op_is_dead(cli, "any"))
 		return err_set(err, FAULT_USAGE, "list: --group requires --dead");
 	if (cli->filter.group && cli->bounds.after != 0)
 		return err_set(err, FAULT_USAGE,
@@ -89,7 +106,8 @@ static void print_more(const struct op *op, const struct listing *listing, const
 	if (listing->pages && count == limit_of(op))
 		(void)fprintf(stderr, "there may be more: --after %" PRId64 "\n", last);
 	else if (!listing->pages && last > count)
-		(void)fprintf(stderr, "there are more groups: --limit %" PRId64 "\n", last);
+		(void)fprintf(
+			stderr, "there are more %s: --limit %" PRId64 "\n", listing->counted, last);
 }
 
 /* Also printed to stderr with --json, because "no match found yet" differs from "no match exists". */
@@ -126,6 +144,17 @@ static void print_listing(
 	print_rest(op, listing, rows, found);
 }
 
+/* Adds the order. Dead messages begin with the last death, all others with the lowest seq. */
+static void add_order(struct params *params, const struct op *op, const struct listing *listing)
+{
+	const char *order = op->cli->bounds.order != NULL ? op->cli->bounds.order : listing->order;
+	bool down = (strcmp(order, BY_DIED) == 0) != op->cli->bounds.reverse;
+	char text[16];
+
+	(void)snprintf(text, sizeof(text), "%s%s", order, down ? " DESC" : "");
+	params_text(params, text);
+}
+
 /* `status`: that of the filter, if the options name none; NULL = the filter has none. */
 static int run(
 	const struct op *op, const struct listing *listing, const char *status, struct err *err)
@@ -141,6 +170,8 @@ static int run(
 	if (listing->pages)
 		params_bigint(&params, op->cli->bounds.after);
 	params_int(&params, (int32_t)limit_of(op));
+	if (listing->order != NULL)
+		add_order(&params, op, listing);
 	r = db_run(op->db, listing->query, &params, &rows, err);
 	if (r == 0)
 		print_listing(op, listing, rows);
@@ -153,10 +184,17 @@ int op_list(const struct op *op, struct err *err)
 					: op->cli->filter.rejects          ? &rejects
 					: op->cli->filter.conflicts        ? &conflicts
 					: op->cli->filter.group            ? &groups
+					: op_is_dead(op->cli, "any")       ? &deaths
 									   : &messages;
-	int r = check_options(op->cli, err);
+	int r = check_options(op->cli, listing, err);
 
-	return r != 0 ? r : run(op, listing, "any", err);
+	if (r == 0)
+		r = run(op, listing, "any", err);
+	if (r == 0 && (listing == &deaths || listing == &groups) && !op->cli->json &&
+		(op->cli->filter.since != NULL || op->cli->filter.until != NULL))
+		(void)fputs(
+			"--since and --until select dead messages by the time of death\n", stderr);
+	return r;
 }
 
 int op_keys(const struct op *op, struct err *err)

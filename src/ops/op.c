@@ -108,6 +108,7 @@ static const struct {
 	{ "55P03", "", LOCKED, 0 },
 	{ "22023", "there is no filter \"", OLDER, FAULT_DATABASE },
 	{ "22023", "received_from is later", "--since must be earlier than --until", FAULT_USAGE },
+	{ "22023", "died_from is later", "--since must be earlier than --until", FAULT_USAGE },
 	{ "22007", "", TIMES, FAULT_USAGE },
 	{ "22008", "", TIMES, FAULT_USAGE },
 };

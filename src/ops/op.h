@@ -67,6 +67,7 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 int op_backfill_filter(struct buf *out, const struct cli *cli, int64_t until_seq, struct err *err);
 /* The state that the options name, otherwise `usual`. */
 const char *op_status_of(const struct cli *cli, const char *usual);
+bool op_is_dead(const struct cli *cli, const char *usual);
 /* FAULT_USAGE when an event id, --source or --reason is not UTF-8. */
 int op_check_words(const struct cli *cli, struct err *err);
 /* True when an option selects messages. With event ids, --consumer does not: it selects one of their
@@ -79,7 +80,7 @@ bool op_has_filter(const struct cli *cli);
  * TAB are kept when `lines` is true. */
 void op_print_text(FILE *out, struct bytes text, bool lines);
 /* The first `columns` columns of the rows, all of them text, under their titles. The column CONSUMER
- * is left out when no row names one. */
+ * is left out when no row names one, and each column without a title. */
 void op_print_table(const struct rows *rows, const char *const *titles, int columns);
 /* One column, one line per row, unchanged: JSON. */
 void op_print_lines(const struct rows *rows, int column);

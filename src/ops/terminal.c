@@ -86,8 +86,10 @@ static void pad(size_t used, size_t width, bool last)
 /* An inbox without names of consumers shows nothing of them. */
 static bool is_shown(const struct rows *rows, const char *title, int column)
 {
-	bool shown = strcmp(title, "CONSUMER") != 0;
+	bool shown = title != NULL && strcmp(title, "CONSUMER") != 0;
 
+	if (title == NULL)
+		return false;
 	for (int row = 0; !shown && row < rows_count(rows); row++)
 		shown = rows_bytes(rows, row, column).length > 0;
 	return shown;

@@ -53,7 +53,10 @@ def reads():
     """(name, values) of every read, by its name and filter."""
     for status in ("any", "dead", "waiting", "retrying", "parked", "claimed", "processed"):
         for given in ({}, *FILTERS):
-            yield "op_list", (json.dumps({"status": status, **given}), 0, 51)
+            yield "op_list", (json.dumps({"status": status, **given}), 0, 51, "seq")
+            yield "op_list", (json.dumps({"status": status, **given}), 0, 51, "seq DESC")
+    for given in ({}, {"died_from": 1800}, {"died_to": 1800}, *FILTERS):
+        yield "op_list", (json.dumps({"status": "dead", **given}), 0, 51, "died DESC")
     for given in ({}, *FILTERS):
         yield "op_groups", (json.dumps({"status": "dead", **given}), 100)
         yield "op_count", ("replay", json.dumps({"status": "dead", **given}), ["dead", "processed"], 2**31 - 1, 0, False)
@@ -65,7 +68,7 @@ def reads():
 
 def in_time(text):
     """The filter with ages converted to times."""
-    return json.dumps({name: ago(given) if name.startswith("received") else given
+    return json.dumps({name: ago(given) if name.startswith(("received", "died")) else given
                        for name, given in json.loads(text).items()})
 
 
@@ -86,7 +89,7 @@ def pages_of(db, statements):
     for name, values in reads():
         place = 1 if name == "op_count" else 0
         given = (*values[:place], in_time(values[place]), *values[place + 1:])
-        found[f"{name} {values[place]}"] = [statements.explain(name, *given).pages() for _ in (1, 2)][1]
+        found[f"{name} {values[place]} {values[-1]}"] = [statements.explain(name, *given).pages() for _ in (1, 2)][1]
     for call in WHERE:
         found[call] = [where(call) for _ in (1, 2)][1]
     return found
@@ -105,7 +108,7 @@ def test_pages_read_do_not_grow_with_the_table(db, statements, knowledge):
     grown = {name: (few, many) for (name, few), many in zip(found[0].items(), found[1].values())
              if not few * 0.9 <= many <= few * 1.1}
     assert not grown, grown
-    listed = found[1]['op_list {"status": "dead"}']
+    listed = found[1]['op_list {"status": "dead"} seq']
     assert listed < 400, "51 rows of a few hundred dead ones"
 
 
@@ -120,9 +123,10 @@ def test_a_page_uses_its_index_despite_wrong_statistics(db, statements, most):
                " WHERE seq <= 39940")
     db.execute("VACUUM inbox.inbox_messages")
     for status in ("dead", "waiting"):
-        values = (json.dumps({"status": status}), 0, most)
-        assert len(statements.run("op_list", *values)) == 30
-        assert statements.explain("op_list", *values).pages() < 600, status
+        for order in ("seq", "seq DESC", *(["died", "died DESC"] if status == "dead" else [])):
+            values = (json.dumps({"status": status}), 0, most, order)
+            assert len(statements.run("op_list", *values)) == 30
+            assert statements.explain("op_list", *values).pages() < 600, (status, order)
 
 
 def test_functions_that_disable_seqscan_also_disable_jit(db):

@@ -353,7 +353,7 @@ def test_a_reader_can_read_and_change_nothing(granted, as_role):
 
 @pytest.mark.parametrize("name, values", [
     ("op_status", []), ("op_find", ["a", None, None]), ("op_show", ["a", None, None]), ("op_show_facts", [1]),
-    ("op_list", ['{"status": "dead"}', 0, 10]), ("op_groups", ['{"status": "dead"}', 10]),
+    ("op_list", ['{"status": "dead"}', 0, 10, "died DESC"]), ("op_groups", ['{"status": "dead"}', 10]),
     ("op_list_rejects", ["{}", 0, 10]), ("op_list_conflicts", ["{}", 0, 10]), ("op_watermark", ["orders", 0]),
     ("op_outbox_status", []), ("op_outbox_list", ['{"status": "any"}', 0, 10]), ("op_outbox_show", ["1"]), ("op_outbox_facts", [1]),
     ("op_handlers", []), ("op_consumers", []), ("op_keys", ["{}", 0, 10]), ("op_skip_find", ["orders", "k", "", None]),

@@ -78,9 +78,9 @@ def test_list_is_a_table_with_filters_and_pages(graves, topic):
     assert len(table) == 6 and "upstream said 0" in "".join(table)
     everything = ids()
     assert sorted(everything) == ["e0", "e1", "e2", "e3", "e4"]
-    assert ids("--dead", "--error", "order") == [name for name in everything if name >= "e3"]
+    assert ids("--dead", "--order", "seq", "--error", "order") == [name for name in everything if name >= "e3"]
     assert ids("--error", "%") == []
-    assert ids("--code", "ORDER") == ids("--dead", "--code", "ORDER") == [name for name in everything if name >= "e3"]
+    assert ids("--code", "ORDER") == ids("--dead", "--order", "seq", "--code", "ORDER") == [name for name in everything if name >= "e3"]
     assert ids("--code", "ORD") == ids("--code", "order") == ids("--code", "%") == []
     assert ids("--code", "UP", "--error", "said 1") == ["e1"]
     assert ids("--topic", "none") == ids("--since", "0s") == ids("--until", "1h") == ids("--type", "x*") == []

@@ -1,5 +1,6 @@
 """What operators read: list and show, and the numbers on which they agree."""
 
+import datetime
 import json
 import re
 
@@ -57,3 +58,67 @@ def test_counts_agree(start_inboxd, make_topic, handler, streams, topic, inbox, 
     run(sidecar, "replay", "x", "--yes")
     entry = inbox.message("x")["attempts"][-1]
     assert (entry["was"], entry["attempts"]) == ("dead", spent)
+
+
+# Dead messages by the time of death
+
+
+@pytest.fixture
+def deaths(start_inboxd, handler, streams, topic, inbox):
+    """e0, e1 and e2, of which e1 died first, e0 yesterday before noon, and e2 last."""
+    sidecar = start_inboxd()
+    client = handler(sidecar, always(dead(reason="no price", code="PRICE")))
+    streams.events(topic, ["e0", "e1", "e2"])
+    eventually(lambda: inbox.count("dead") == 3)
+    client.close()
+    for event_id, age in (("e1", "3 days"), ("e0", "2 days")):
+        inbox.execute("UPDATE inbox.inbox_messages SET dead_at = dead_at - %s::interval WHERE event_id = %s", [age, event_id])
+    inbox.execute("UPDATE inbox.inbox_messages SET received_at = received_at - interval '9 days'")
+    return sidecar
+
+
+def test_list_dead_is_by_time_of_death(deaths, inbox):
+    def ids(*options):
+        return [row["event_id"] for row in objects(run(deaths, "list", "--json", *options))]
+
+    table = cells(run(deaths, "list", "--dead"))
+    assert [row["EVENT ID"] for row in table] == ["e2", "e0", "e1"]
+    died = inbox.message("e1")["dead_at"].astimezone(datetime.timezone.utc)
+    assert table[2]["DIED"] == f"{died:%Y-%m-%dT%H:%M:%SZ}"
+    assert ids("--dead") == ids("--status", "dead") == ["e2", "e0", "e1"]
+    assert ids("--dead", "--reverse") == ["e1", "e0", "e2"]
+    by_seq = [row["event_id"] for row in inbox.messages(order="seq")]
+    assert ids("--dead", "--order", "seq") == ids() == by_seq
+    assert ids("--reverse") == ids("--dead", "--order", "seq", "--reverse") == by_seq[::-1]
+    assert "DIED" not in run(deaths, "list")
+    result = deaths.command("list", "--dead", "--limit", "1")
+    seq = inbox.message("e2")["seq"]
+    assert result.stderr == f"there may be more: --after {seq}\n"
+    assert ids("--dead", "--after", str(seq)) == ["e0", "e1"]
+
+
+def test_since_is_about_the_death_of_dead_messages(deaths, inbox):
+    def ids(*options):
+        return [row["event_id"] for row in objects(run(deaths, "list", "--json", *options))]
+
+    assert ids("--dead", "--since", "1h") == ["e2"]
+    assert ids("--dead", "--since", "60h", "--until", "1h") == ["e0"]
+    assert ids("--since", "1h") == [] and len(ids("--since", "10d")) == 3
+    groups = objects(run(deaths, "list", "--dead", "--group", "--since", "60h", "--json"))
+    assert [group["messages"] for group in groups] == [2]
+    assert deaths.command("list", "--dead", "--since", "1h").stderr == \
+        "--since and --until select dead messages by the time of death\n"
+    assert run(deaths, "replay", "--dead", "--since", "60h", "--dry-run") == "dry run: replay 2 messages\n"
+    assert run(deaths, "replay", "--since", "60h", "--yes") == "2 replayed\n"
+    assert [row["event_id"] for row in inbox.messages() if row["dead_at"]] == ["e1"]
+
+
+@pytest.mark.parametrize("line, words", [
+    ("list --order died", "--order died requires --dead"), ("list --status waiting --order died", "--order died requires --dead"),
+    ("list --dead --group --reverse", "--reverse is for messages only"), ("list --rejects --order seq", "--order is for messages only"),
+    ("list --order age", '"age" is none of: seq died'), ("list --dead --since 1h --until 2h", "--since must be earlier"),
+    ("list --dead --after 999999", "did not die, or was deleted"),
+])
+def test_a_wrong_order_is_a_usage_error(inboxd, line, words):
+    result = inboxd.command(*line.split())
+    assert result.returncode == 1 and words in result.stderr, result.stderr

@@ -2,14 +2,16 @@
 -- number of rows that were read, and the seq after which nothing was read (NULL = nothing is there). One row without
 -- cells if no message fits.
 -- Caller: ops/list.c. Index: inbox_messages_seq_key, and what serves the status (inbox.look_page()).
--- $1 filter, $2 behind this seq, $3 most rows. `show` prints the payload.
+-- $1 filter, $2 behind this seq, $3 most rows, $4 order (inbox.look_page()). `show` prints the payload.
 SELECT m.seq::text, m.status, m.consumer, concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset), m.event_type, m.event_id,
        m.retry_count::text, to_char(m.received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+       to_char(m.dead_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        CASE WHEN length(concat_ws(': ', m.error_code, m.error)) > 60
             THEN left(concat_ws(': ', m.error_code, m.error), 59) || '…' ELSE concat_ws(': ', m.error_code, m.error) END,
        row_to_json(m)::text, m.seq, p.looked, p.last_seq
 FROM inbox.look_page(inbox.check_filter('list', $1::jsonb,
-         ARRAY['any', 'waiting', 'retrying', 'parked', 'claimed', 'processed', 'dead']), $2::bigint, $3::int) p
+         ARRAY['any', 'waiting', 'retrying', 'parked', 'claimed', 'processed', 'dead'])
+         || jsonb_build_object('order', $4::text), $2::bigint, $3::int) p
 LEFT JOIN LATERAL unnest(p.seqs) WITH ORDINALITY AS s(seq, n) ON true
 LEFT JOIN LATERAL (
     SELECT v.seq, v.source, v.event_id, v.event_type, v.status, v.topic, v.kafka_partition, v.kafka_offset,

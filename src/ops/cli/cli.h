@@ -67,11 +67,13 @@ struct cli_range {
 	const char *from_consumer; /* backfill --from */
 };
 
-/* How many rows a command lists or changes. */
+/* How many rows a command lists or changes, and in which order. */
 struct cli_bounds {
 	int64_t limit; /* 0 = not given; so do the next two */
 	int64_t after; /* a seq */
 	int64_t max;
+	const char *order; /* NULL = not given */
+	bool reverse;
 	int64_t older_than; /* ms; -1 = not given */
 };
 

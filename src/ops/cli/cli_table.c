@@ -39,7 +39,8 @@ const struct command_row cli_commands[] = {
 	{ COMMAND_STATUS, "status", "Show waiting and dead messages, partitions and instances", "",
 		"Counts stop at 10000, so that the command is equally fast for tables of any size.\n", 0 },
 	{ COMMAND_LIST, "list", "List messages, rejects or conflicts", "",
-		"Lists the messages that match all filters, oldest first. For the next page give --after\n"
+		"Lists the messages that match all filters, oldest first; with --dead those that died last\n"
+		"first, and --since and --until are about the time of death. For the next page give --after\n"
 		"with the last seq of this page. With --dead --group: groups of messages with the same\n"
 		"error, with counts. With --rejects or --conflicts: records that did not become messages;\n"
 		"filters are topic, key, time, and --error for the reason of a reject. A page also ends\n"
@@ -194,15 +195,20 @@ const struct option_row cli_options[] = {
 	{ 0, "key", "KEY", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.key),
 		"only messages with this key", NULL },
 	{ 0, "since", "TIME", FOR_FILTER | FOR(COMMAND_BACKFILL), KIND_TEXT, offsetof(struct cli, filter.since),
-		"only messages received at this time or later: 2026-11-21T05:00Z, or an age: 2h", NULL },
+		"only messages received (dead messages: died) at this time or later: 2026-11-21T05:00Z, or an age: 2h", NULL },
 	{ 0, "until", "TIME", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.until),
-		"only messages received before this time", NULL },
+		"only messages received (dead messages: died) before this time", NULL },
 	{ 0, "error", "TEXT", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.error),
 		"only messages whose error contains this text", NULL },
 	{ 0, "code", "CODE", FOR_FILTER, KIND_ANY_TEXT, offsetof(struct cli, filter.code),
 		"only messages with exactly this error code; empty: those without one", NULL },
 	{ 0, "limit", "N", FOR(COMMAND_LIST) | FOR(COMMAND_KEYS) | FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS), KIND_COUNT, offsetof(struct cli, bounds.limit),
 		"maximum number of lines; default 100", NULL },
+	{ 0, "order", "ORDER", FOR(COMMAND_LIST), KIND_TEXT, offsetof(struct cli, bounds.order),
+		"the order; default: seq, oldest first; with --dead: died, the last death first",
+		"seq died" },
+	{ 0, "reverse", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, bounds.reverse),
+		"the opposite order", NULL },
 	{ 0, "after", "SEQ", FOR_FILTER, KIND_OFFSET, offsetof(struct cli, bounds.after),
 		"only messages after this seq", NULL },
 	{ 0, "after", "SEQ", FOR(COMMAND_KEYS), KIND_OFFSET, offsetof(struct cli, bounds.after),
