@@ -63,6 +63,7 @@ GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_reader, inboxd_operator;
 GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
     inbox.outbox_page(jsonb, bigint, int), inbox.check_outbox_filter(text, jsonb, text[]), inbox.outbox_status(),
     inbox.look_page(jsonb, bigint, int), inbox.seq_before(timestamptz, bigint),
+    inbox.find_record(text, int, bigint),
     inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
     inbox.ordering_of(text, int, text), inbox.open_claims(), inbox.lane_head(text, int, text, bytea),
     inbox.waits_behind(bigint), inbox.next_of_lane(text, int, text, bytea, bigint), inbox.describe_key(bigint),

@@ -45,6 +45,64 @@ BEGIN
     RETURN low;
 END $$;
 
+-- A message of a record; NULL = none was found. If it is waiting, an index has it. Otherwise this is a search and not a
+-- scan: the offsets of a partition rise with seq, for each consumer, and its last row is not later than its watermark moved.
+-- Rows that are out of order (the topic was created again, a reject was replayed) are found if they wait or are dead.
+-- It passes over at most 100,000 seqs for each consumer, and 100,000 dead messages.
+CREATE OR REPLACE FUNCTION inbox.find_record(topic text, kafka_partition int, kafka_offset bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off AS $$
+DECLARE
+    name text;
+    low bigint;
+    high bigint;
+    last bigint;
+    middle bigint;
+    room bigint;
+    found_seq bigint;
+    found_offset bigint;
+BEGIN
+    SELECT inbox.seq_before(o.updated_at + interval '30 seconds', 0) INTO last FROM inbox.inbox_offsets o
+    WHERE o.topic = find_record.topic AND o.kafka_partition = find_record.kafka_partition;
+    last := coalesce(last, (SELECT max(m.seq) FROM inbox.inbox_messages m));
+    FOR name IN SELECT c.name FROM inbox.inbox_consumers c UNION SELECT '' ORDER BY 1 LOOP
+        SELECT m.seq INTO found_seq FROM inbox.inbox_messages m
+        WHERE m.topic = find_record.topic AND m.kafka_partition = find_record.kafka_partition AND m.consumer = name
+          AND m.available_at IS NOT NULL AND m.kafka_offset >= 0 AND m.kafka_offset = find_record.kafka_offset
+        LIMIT 1;
+        IF found_seq IS NOT NULL THEN
+            RETURN found_seq;
+        END IF;
+        SELECT min(m.seq) INTO low FROM inbox.inbox_messages m;
+        high := last + 1;
+        room := 100000;
+        WHILE low < high AND room > 0 LOOP
+            middle := low + (high - low) / 2;
+            SELECT m.seq, m.kafka_offset INTO found_seq, found_offset FROM inbox.inbox_messages m
+            WHERE m.seq >= middle AND m.seq < least(high, middle + room) AND m.topic = find_record.topic
+              AND m.kafka_partition = find_record.kafka_partition AND m.consumer = name
+            ORDER BY m.seq LIMIT 1;
+            IF found_offset = find_record.kafka_offset THEN
+                RETURN found_seq;
+            END IF;
+            found_seq := coalesce(found_seq, least(high, middle + room));
+            room := room - (found_seq - middle);
+            IF found_offset < find_record.kafka_offset THEN
+                low := found_seq + 1;
+            ELSE
+                high := middle;
+            END IF;
+        END LOOP;
+    END LOOP;
+    RETURN (
+        SELECT d.seq
+        FROM (SELECT m.seq, m.topic, m.kafka_partition, m.kafka_offset FROM inbox.inbox_messages m
+              WHERE m.dead_at IS NOT NULL ORDER BY m.dead_at DESC, m.seq DESC LIMIT 100000) d
+        WHERE d.topic = find_record.topic AND d.kafka_partition = find_record.kafka_partition
+          AND d.kafka_offset = find_record.kafka_offset
+        LIMIT 1);
+END $$;
+
 -- One page: at most max_rows messages that fit, after after_seq. Waiting and dead messages are read along
 -- inbox_messages_state, claimed ones from the bounds of the instances on, all others along the whole table.
 -- No index has consumers, types, keys, codes and errors. With max_rows a page also ends after 100,000 rows that did not match.

@@ -1,12 +1,13 @@
 /*
- * `inboxd show`: one message with all its details: state, timeline, errors, headers and payload. An
- * event id is unique within its source only, so several messages may have the one that is given. A
- * message has one row for each of its consumers, and all of them are shown; their payload is the
- * same.
+ * `inboxd show`: one message with all its details: state, timeline, errors, headers and payload. It
+ * is named by what `list` prints: an event id, a seq or a record. An event id is unique within its
+ * source only, so several messages may have the one that is given. A message has one row for each of
+ * its consumers, and all of them are shown; their payload is the same. A seq names one row.
  *
  * The payload has three forms. For a person it is shown as formatted JSON or text, if it is that,
  * and otherwise as hexadecimal bytes; --payload raw writes its bytes and nothing else, for a pipe.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/text/numbers.h"
@@ -34,7 +35,9 @@ static int check_source(const struct op *op, const struct rows *rows, struct err
 	if (count == 1)
 		return 0;
 	return err_set(err, FAULT_USAGE,
-		"event \"%s\" exists from several sources (%s): select one with --source",
+		"event \"%s\" exists from several sources (%s): select one with --source, or give "
+		"its "
+		"seq",
 		op->cli->words[0], buf_str(&sources));
 }
 
@@ -119,22 +122,183 @@ static int print_raw(const struct op *op, const struct rows *rows, struct err *e
 	return 0;
 }
 
-int op_show(const struct op *op, struct err *err)
+/* --- What the argument names ------------------------------------------------------------------- */
+
+/* The columns of op_find_seq.sql and op_find_record.sql: no row, or the identity of one message. */
+enum { FOUND_SEQ, FOUND_EVENT_ID, FOUND_SOURCE, FOUND_CONSUMER };
+
+/* Which rows to show; NULL = any. */
+struct identity {
+	const char *event_id;
+	const char *source;
+	const char *consumer;
+};
+
+/* The rows of a message in the order of their sources. */
+static int read_rows(
+	const struct op *op, const struct identity *wanted, struct rows **out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_text(&params, wanted->event_id);
+	params_text(&params, wanted->source);
+	params_text(&params, wanted->consumer);
+	return db_run(op->db, QUERY_OP_SHOW, &params, out, err);
+}
+
+/* "orders/0/389". A topic has no slash. Leaves the length of the topic. */
+static bool read_record(const char *word, size_t *topic, int64_t *partition, int64_t *offset)
+{
+	char digits[24];
+	size_t length;
+
+	*topic = strcspn(word, "/");
+	length = strcspn(word + *topic + (word[*topic] == '/'), "/");
+	if (*topic == 0 || word[*topic] != '/' || length >= sizeof(digits) ||
+		word[*topic + 1 + length] != '/')
+		return false;
+	memcpy(digits, word + *topic + 1, length);
+	digits[length] = '\0';
+	return cli_number(digits, partition) && *partition <= INT32_MAX &&
+	       cli_number(word + *topic + 1 + length + 1, offset);
+}
+
+static int find_seq(const struct op *op, const char *word, struct rows **out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	int64_t seq;
+
+	if (!cli_number(word, &seq))
+		return 0;
+	params_bigint(&params, seq);
+	return db_run(op->db, QUERY_OP_FIND_SEQ, &params, out, err);
+}
+
+static int find_record(const struct op *op, const char *word, struct rows **out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(buf_fini) struct buf topic = BUF_INIT;
+	size_t length;
+	int64_t partition;
+	int64_t offset;
+
+	if (!read_record(word, &length, &partition, &offset))
+		return 0;
+	buf_addf(&topic, "%.*s", (int)length, word);
+	params_text(&params, buf_str(&topic));
+	params_int(&params, (int32_t)partition);
+	params_bigint(&params, offset);
+	return db_run(op->db, QUERY_OP_FIND_RECORD, &params, out, err);
+}
+
+/* What the argument may be besides an event id. */
+static const struct {
+	const char *name; /* for --by */
+	const char *example;
+	int (*find)(const struct op *op, const char *word, struct rows **out, struct err *err);
+} names[] = { { "seq", "1407", find_seq }, { "record", "orders/0/389", find_record } };
+
+static bool is_by(const struct op *op, const char *name)
+{
+	return op->cli->by == NULL || strcmp(op->cli->by, name) == 0;
+}
+
+/* The event id was taken: says that the argument has another meaning, too, and how to choose it. */
+static void note_other(
+	const struct op *op, const char *name, const struct rows *shown, const struct rows *found)
+{
+	const char *word = op->cli->words[0];
+
+	for (int row = 0; row < rows_count(shown); row++) {
+		if (rows_int(shown, row, SHOW_SEQ) == rows_int(found, 0, FOUND_SEQ))
+			return;
+	}
+	(void)fprintf(stderr, "%s is an event id, and also the %s of event \"", word, name);
+	op_print_text(stderr, rows_bytes(found, 0, FOUND_EVENT_ID), false);
+	(void)fprintf(stderr, "\"; to see that one: inboxd show --by %s %s\n", name, word);
+}
+
+/* Reads the rows of the message that `names[i]` finds, unless the event id has found some. */
+static int read_other(const struct op *op, size_t i, struct rows **rows, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *found = NULL;
+	const char *source = op->cli->source;
+	const char *consumer = op->cli->filter.consumer;
+	int r = names[i].find(op, op->cli->words[0], &found, err);
+
+	if (r == 0 && found == NULL && op->cli->by != NULL)
+		return err_set(err, FAULT_USAGE, "show: \"%s\" is no %s, such as %s",
+			op->cli->words[0], names[i].name, names[i].example);
+	if (r != 0 || found == NULL || rows_count(found) == 0)
+		return r;
+	if (*rows != NULL && rows_count(*rows) > 0) {
+		note_other(op, names[i].name, *rows, found);
+		return 0;
+	}
+	if (source != NULL && strcmp(source, rows_text(found, 0, FOUND_SOURCE)) != 0)
+		return 0;
+	if (!rows_is_null(found, 0, FOUND_CONSUMER)) {
+		if (consumer != NULL && strcmp(consumer, rows_text(found, 0, FOUND_CONSUMER)) != 0)
+			return 0;
+		consumer = rows_text(found, 0, FOUND_CONSUMER);
+	}
+	rows_free(*rows);
+	*rows = NULL;
+	return read_rows(op,
+		&(struct identity){ rows_text(found, 0, FOUND_EVENT_ID),
+			rows_text(found, 0, FOUND_SOURCE), consumer },
+		rows, err);
+}
+
+static int read_message(const struct op *op, struct rows **rows, struct err *err)
+{
+	int r = 0;
+
+	if (is_by(op, "id"))
+		r = read_rows(op,
+			&(struct identity){
+				op->cli->words[0], op->cli->source, op->cli->filter.consumer },
+			rows, err);
+	for (size_t i = 0; r == 0 && i < sizeof(names) / sizeof(names[0]); i++) {
+		if (is_by(op, names[i].name))
+			r = read_other(op, i, rows, err);
+	}
+	return r;
+}
+
+static int report_none(const struct op *op, struct err *err)
+{
+	const char *word = op->cli->words[0];
+	size_t topic;
+	int64_t number;
+	int64_t offset;
+
+	if (is_by(op, "record") && read_record(word, &topic, &number, &offset))
+		return err_set(err, FAULT_CHECK,
+			"no message of the record \"%s\" was found: the record may have repeated "
+			"an "
+			"event id, been rejected (`inboxd list --rejects`), or been deleted since",
+			word);
+	if (is_by(op, "seq") && cli_number(word, &number) && op->cli->source == NULL &&
+		op->cli->filter.consumer == NULL)
+		return err_set(err, FAULT_CHECK, "there is no message with %sseq \"%s\"",
+			op->cli->by == NULL ? "event id or " : "", word);
+	return op_no_message(op, word, err);
+}
+
+int op_show(const struct op *op, struct err *err)
+{
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
 	if (op->cli->word_count == 0)
-		return err_set(err, FAULT_USAGE, "show: give an event id (`inboxd show --help`)");
-	params_text(&params, op->cli->words[0]);
-	params_text(&params, op->cli->source);
-	params_text(&params, op->cli->filter.consumer);
-	r = db_run(op->db, QUERY_OP_SHOW, &params, &rows, err);
+		return err_set(err, FAULT_USAGE,
+			"show: give an event id, a seq or a record (`inboxd show --help`)");
+	r = read_message(op, &rows, err);
 	if (r != 0)
 		return r;
-	if (rows_count(rows) == 0)
-		return op_no_message(op, op->cli->words[0], err);
+	if (rows == NULL || rows_count(rows) == 0)
+		return report_none(op, err);
 	r = check_source(op, rows, err);
 	if (r != 0)
 		return r;

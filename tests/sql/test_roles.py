@@ -28,7 +28,7 @@ MAY = {
     "inboxd_operator": READ,
     "inboxd_reader": READ,
 }
-LOOKS = {"try_text", "try_json", "error_shape", "look_page", "seq_before", "check_filter", "refuse", "status", "handler_of",
+LOOKS = {"try_text", "try_json", "error_shape", "look_page", "seq_before", "find_record", "check_filter", "refuse", "status", "handler_of",
          "waiting_streams",
          "ordering_of", "open_claims", "lane_head", "waits_behind", "next_of_lane", "describe_key", "look_keys", "check_keys",
          "check_max_rows", "keys", "lanes_of", "wants", "consumers_of", "check_backfill", "backfill_count", "outbox_page", "check_outbox_filter", "outbox_status"}

@@ -14,7 +14,7 @@ from test_commands import graves, run  # noqa: F401, a fixture
 
 
 WRONG = {
-    "show": "give an event id",
+    "show": "give an event id, a seq or a record",
     "replay --yes": "give event ids",
     "replay a --status dead": "not both",
     "replay --status waiting --yes": '--status: "waiting" is none of: dead processed',

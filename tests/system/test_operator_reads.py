@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from support.scripts import always
+from support.scripts import always, by_id
 from support.wait import eventually
-from support.wire import CLOSE, dead, NEVER, retry
+from support.wire import CLOSE, dead, NEVER, retry, snooze
 
 
 def run(sidecar, *arguments):
@@ -58,6 +58,82 @@ def test_counts_agree(start_inboxd, make_topic, handler, streams, topic, inbox, 
     run(sidecar, "replay", "x", "--yes")
     entry = inbox.message("x")["attempts"][-1]
     assert (entry["was"], entry["attempts"]) == ("dead", spent)
+
+
+# Show takes what list prints
+
+
+@pytest.fixture
+def listed(inboxd, streams, topic, inbox):
+    """The printed rows of a and b, which wait for a handler."""
+    streams.events(topic, ["a", "b"])
+    inbox.wait_stored(2)
+    return {row["EVENT ID"]: row for row in cells(run(inboxd, "list"))}
+
+
+def test_show_takes_what_list_prints(inboxd, listed):
+    for event_id, row in listed.items():
+        for name in (event_id, row["SEQ"], row["RECORD"]):
+            shown = json.loads(run(inboxd, "show", name, "--json"))
+            assert (shown["event_id"], str(shown["seq"])) == (event_id, row["SEQ"]), name
+        for by, name in (("id", event_id), ("seq", row["SEQ"]), ("record", row["RECORD"])):
+            assert f"\n  event id: {event_id}\n" in run(inboxd, "show", "--by", by, name)
+
+
+def test_show_says_what_else_its_argument_may_be(inboxd, listed, streams, topic, inbox):
+    seq, record = listed["a"]["SEQ"], listed["a"]["RECORD"]
+    streams.events(topic, [seq, record])
+    inbox.wait_stored(4)
+    for by, name in (("seq", seq), ("record", record)):
+        result = inboxd.command("show", name, "--json")
+        assert json.loads(result.stdout)["event_id"] == name
+        assert result.stderr == \
+            f'{name} is an event id, and also the {by} of event "a"; to see that one: inboxd show --by {by} {name}\n'
+        result = inboxd.command("show", "--by", by, name, "--json")
+        assert (json.loads(result.stdout)["event_id"], result.stderr) == ("a", "")
+        assert inboxd.command("show", "--by", "id", name).stderr == ""
+
+
+@pytest.mark.parametrize("arguments, code, words", [
+    (["999999999"], 6, 'no message with event id or seq "999999999"'),
+    (["--by", "seq", "999999999"], 6, 'no message with seq "999999999"'),
+    (["orders/0/999999999"], 6, 'no message of the record "orders/0/999999999" was found'),
+    (["orders/0/x"], 6, 'no message with event id "orders/0/x"'),
+    (["--by", "seq", "x"], 1, 'show: "x" is no seq, such as 1407'),
+    (["--by", "record", "orders/0"], 1, 'show: "orders/0" is no record, such as orders/0/389'),
+    (["--by", "key", "x"], 1, '--by: "key" is none of: id seq record'),
+    (["99999999999999999999"], 6, 'no message with event id "99999999999999999999"'),
+])
+def test_show_of_something_unknown(inboxd, listed, arguments, code, words):
+    result = inboxd.command("show", *arguments)
+    assert (result.returncode, result.stdout) == (code, "") and words in result.stderr, result.stderr
+
+
+def test_show_of_a_seq_selects_one_source_and_one_consumer(inboxd, topic, inbox):
+    inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, consumer, topic, kafka_partition, kafka_offset, dead_at)"
+                  " SELECT s, 'x', c, %s, 0, 1000 + row_number() OVER (), now() FROM unnest('{here,there}'::text[]) s, "
+                  "unnest('{billing,search}'::text[]) c", [topic])
+    assert "select one with --source, or give its seq" in inboxd.command("show", "x").stderr
+    for row in inbox.messages():
+        (shown,) = objects(run(inboxd, "show", str(row["seq"]), "--json"))
+        assert (shown["source"], shown["consumer"]) == (row["source"], row["consumer"])
+        assert inboxd.command("show", str(row["seq"]), "--source", "elsewhere").returncode == 6
+        assert inboxd.command("show", str(row["seq"]), "--consumer", "elsewhere").returncode == 6
+
+
+def test_show_of_a_parked_message_says_when_the_one_before_it_is_due(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(retry={"backoff": "1h", "backoff_max": "1h"})
+    handler(sidecar, by_id({"a": retry(reason="upstream 503"), "c": snooze(3_600_000)}), name="billing")
+    streams.events(topic, ["a", "b"], key=lambda _: "k1")
+    streams.events(topic, ["c", "d"], key=lambda _: "k2")
+    streams.events(topic, ["e"])
+    eventually(lambda: inbox.count("parked") == 2 and inbox.count("processed") == 1)
+    due = {name: f"{inbox.message(name)['available_at'].astimezone(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}" for name in "ac"}
+    seq = {name: inbox.message(name)["seq"] for name in "ac"}
+    assert f"\n  waits for: event a of its key (seq {seq['a']}), which is retrying, next attempt at {due['a']}\n" in \
+        run(sidecar, "show", "b")
+    assert f"\n  waits for: event c of its key (seq {seq['c']}), which is waiting, due at {due['c']}\n" in run(sidecar, "show", "d")
+    assert "\n  handler: billing\n" in run(sidecar, "show", "e")
 
 
 # Dead messages by the time of death

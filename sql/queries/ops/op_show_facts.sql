@@ -9,13 +9,21 @@ WITH m AS MATERIALIZED (
     -- An earlier message of its key comes first: without it a handler would not get the message either.
     SELECT coalesce((
                SELECT concat('event ', b.event_id, ' of its key (seq ', b.seq, '), which is ', b.status,
-                             CASE WHEN b.status = 'retrying' THEN ', next attempt at '
-                                  || to_char(b.available_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END)
+                             CASE WHEN b.status = 'parked'
+                                  THEN ': it waits for '
+                                       || coalesce('the handler ' || inbox.handler_of(b.topic, b.event_type, b.consumer),
+                                                   'a handler, and no known one wants it')
+                                  WHEN b.status = 'claimed' THEN ': it is queued for its handler, or being processed'
+                                  ELSE CASE b.status WHEN 'retrying' THEN ', next attempt at ' ELSE ', due at ' END
+                                       || to_char(b.available_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END)
                FROM inbox.messages b WHERE b.seq = m.behind), (
                SELECT concat('handler ', h.name, ', away since ', to_char(h.last_seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
                FROM inbox.handlers h
                WHERE h.consumer = m.consumer AND h.name = m.wanted_by AND h.status = 'away'),
-               CASE WHEN m.status = 'parked' AND m.wanted_by IS NULL THEN 'a handler: no known one wants it' END) AS what
+               CASE WHEN m.status = 'parked' AND m.wanted_by IS NULL THEN 'a handler: no known one wants it'
+                    WHEN m.status = 'parked'
+                    THEN concat('its release for the handler ', m.wanted_by, ', within seconds: nothing is before it')
+                    END) AS what
     FROM m
 )
 SELECT f.section, f.name, f.value
@@ -35,7 +43,10 @@ FROM m CROSS JOIN LATERAL (
                  (11, 'claims', m.delivery_count::text),
                  (12, 'crashes', nullif(m.crash_count, 0)::text),
                  (13, 'replays', nullif(m.replay_count, 0)::text),
-                 (14, 'handler', m.handler),
+                 (14, 'handler', coalesce(m.handler, CASE WHEN m.status = 'processed' THEN
+                      CASE WHEN m.attempts -> -1 ? 'called_done_by'
+                           THEN concat('none: marked as processed by ', m.attempts -> -1 ->> 'called_done_by')
+                           ELSE 'not recorded: inbox.complete() completed it, and inboxd got no answer' END END)),
                  (15, 'waits for', (SELECT w.what FROM wait w)),
                  (16, 'instance', m.claimed_by::text),
                  (17, 'result', m.result::text)) AS v(n, name, value)

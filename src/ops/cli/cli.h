@@ -120,6 +120,7 @@ struct cli {
 	struct cli_bounds bounds;
 	struct cli_bridge bridge;
 	const char *source;
+	const char *by; /* show --by; NULL = not given */
 	const char *payload;
 	bool body; /* requests show --body */
 	const char *reason;

@@ -45,9 +45,12 @@ const struct command_row cli_commands[] = {
 		"error, with counts. With --rejects or --conflicts: records that did not become messages;\n"
 		"filters are topic, key, time, and --error for the reason of a reject. A page also ends\n"
 		"after 100000 messages that do not match; stderr then names the seq to continue after.\n", 0 },
-	{ COMMAND_SHOW, "show", "Show one message: payload, headers, timeline, errors", "EVENT_ID",
-		"Shows everything about one message. If several sources have the event id, select one\n"
-		"with --source. A message has a state for each of its consumers: --consumer selects one.\n", 1 },
+	{ COMMAND_SHOW, "show", "Show one message: payload, headers, timeline, errors", "EVENT_ID|SEQ|RECORD",
+		"Shows everything about one message, which is named as `list` prints it: by its event id,\n"
+		"its seq (1407) or its record (orders/0/389). If the name is an event id and also a seq or\n"
+		"a record, the event id is taken, and stderr says so; --by selects another. If several\n"
+		"sources have the event id, select one with --source. A message has a state for each of its\n"
+		"consumers: --consumer selects one, and so does a seq.\n", 1 },
 	{ COMMAND_REPLAY, "replay", "Process processed or dead messages again", "[EVENT_ID]...",
 		"Processes messages again: those given by event id, or those that match the filters\n"
 		"(--status dead by default). With --rejects: applies the present rules to the rejects.\n"
@@ -215,6 +218,9 @@ const struct option_row cli_options[] = {
 		"only keys after that of the message with this seq", NULL },
 	{ 0, "source", "SOURCE", FOR_IDS, KIND_TEXT, offsetof(struct cli, source),
 		"the source of the event", NULL },
+	{ 0, "by", "NAME", FOR(COMMAND_SHOW), KIND_TEXT, offsetof(struct cli, by),
+		"what the argument is; default: the event id, otherwise the seq, otherwise the record",
+		"id seq record" },
 	{ 0, "payload", "FORM", FOR(COMMAND_SHOW) | FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, payload),
 		"how to show the payload; raw prints its bytes and nothing else",
 		"pretty hex raw" },
