@@ -19,6 +19,7 @@
 
 #define PAGE       1000
 #define COUNT_PAGE 100000
+#define MOST_NAMED 5
 
 /* What differs between the two commands. */
 struct change {
@@ -56,7 +57,7 @@ static const struct change discard_events = { .name = "discard",
 /* --- By event id ------------------------------------------------------------------------------- */
 
 /* The columns of op_find.sql: one row for each consumer of the message. */
-enum { FIND_SOURCE, FIND_STATUS, FIND_NEXT, FIND_IS_DROPPED, FIND_CONSUMER };
+enum { FIND_SOURCE, FIND_STATUS, FIND_NEXT, FIND_IS_DROPPED, FIND_CONSUMER, FIND_STATE };
 
 /* Finds the rows of the event; fails unless exactly one source has it. */
 static int find_rows(const struct op *op, const char *event_id, struct rows **out, struct err *err)
@@ -144,7 +145,19 @@ static int check_row(const struct change *change, const char *event_id, const st
 		buf_str(&name));
 }
 
-/* Prints the state of a message for each of its consumers, for a dry run. The first failure is the
+/* What a run without --dry-run would do with the row. */
+static void print_plan(const struct change *change, const char *event_id, const struct rows *found,
+	int row, bool changes)
+{
+	const char *consumer = rows_text(found, row, FIND_CONSUMER);
+
+	(void)printf("dry run: %s ", changes ? change->name : "leave");
+	op_print_text(stdout, bytes_of(event_id), false);
+	(void)printf("%s%s, which is %s\n", consumer[0] == '\0' ? "" : " for ", consumer,
+		rows_text(found, row, FIND_STATE));
+}
+
+/* Prints the plan for a message and each of its consumers, for a dry run. The first failure is the
  * result, unless one of the rows can be changed. */
 static int show_rows(const struct op *op, const struct change *change, const char *event_id,
 	const struct rows *found, struct err *err)
@@ -153,13 +166,12 @@ static int show_rows(const struct op *op, const struct change *change, const cha
 	int result = FAULT_CHECK;
 
 	for (int row = 0; row < rows_count(found); row++) {
-		const char *consumer = rows_text(found, row, FIND_CONSUMER);
 		struct err own = ERR_INIT;
+		int r = check_row(change, event_id, found, row, &own);
 
 		if (!op->cli->json)
-			(void)printf("%s%s%s is %s\n", event_id, consumer[0] == '\0' ? "" : " for ",
-				consumer, rows_text(found, row, FIND_STATUS));
-		if (check_row(change, event_id, found, row, &own) == 0)
+			print_plan(change, event_id, found, row, r == 0);
+		if (r == 0)
 			result = 0;
 		if (row == 0)
 			first = own;
@@ -265,11 +277,69 @@ static int change_each(
 	return first;
 }
 
+/* The messages of the command line that a replay would process a second time. */
+struct repeats {
+	struct buf names;
+	int64_t count;
+};
+
+static void add_repeats(struct repeats *repeats, const char *event_id, const struct rows *found)
+{
+	for (int row = 0; row < rows_count(found); row++) {
+		if (strcmp(rows_text(found, row, FIND_STATUS), "processed") != 0)
+			continue;
+		repeats->count++;
+		if (repeats->count > MOST_NAMED)
+			continue;
+		buf_add_str(&repeats->names, repeats->count == 1 ? "" : "; ");
+		add_name(&repeats->names, event_id, found, row);
+		buf_addf(&repeats->names, ", which was %s", rows_text(found, row, FIND_STATE));
+	}
+}
+
+/* A message that does not exist is reported when its turn comes. */
+static int find_repeats(const struct op *op, struct repeats *repeats, struct err *err)
+{
+	for (size_t i = 0; i < op->cli->word_count; i++) {
+		CLEANUP(rows_freep) struct rows *found = NULL;
+		struct err own = ERR_INIT;
+
+		if (find_rows(op, op->cli->words[i], &found, &own) == 0) {
+			add_repeats(repeats, op->cli->words[i], found);
+		} else if (!db_is_open(op->db)) {
+			*err = own;
+			return FAULT_DATABASE;
+		}
+	}
+	return 0;
+}
+
+/* The effects of a processed message may happen twice, so its replay is confirmed. */
+static int confirm_repeats(const struct op *op, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf question = BUF_INIT;
+	struct repeats repeats = { BUF_INIT, 0 };
+	int r = find_repeats(op, &repeats, err);
+
+	if (r == 0 && repeats.count > 0) {
+		buf_addf(&question, "replay %s", buf_str(&repeats.names));
+		if (repeats.count > MOST_NAMED)
+			buf_addf(&question, "; and %" PRId64 " more", repeats.count - MOST_NAMED);
+		r = op_confirm(op, "replay", 0, buf_str(&question), err);
+	}
+	buf_fini(&repeats.names);
+	return r;
+}
+
 static int change_words(const struct op *op, const struct change *change, struct err *err)
 {
 	struct tally tally = { 0, false };
-	int r;
+	int r = 0;
 
+	if (change == &replay && !op->cli->yes && !op->cli->dry_run)
+		r = confirm_repeats(op, err);
+	if (r != 0)
+		return r == OP_NO ? 0 : r;
 	op_interrupt_begin();
 	r = change_each(op, change, &tally, err);
 	op_print_change(op, change->name, tally.changed);
