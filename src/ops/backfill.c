@@ -40,7 +40,7 @@ static int count(struct backfill *backfill, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int64_t most = backfill->op.cli->bounds.max;
+	int64_t most = backfill->op.cli->bounds.limit;
 	int r = op_backfill_filter(&backfill->filter, backfill->op.cli, -1, err);
 
 	if (r != 0)

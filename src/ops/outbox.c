@@ -69,12 +69,10 @@ static const char *misplaced_option(const struct action *action, const struct cl
 		return "filters";
 	if (!action->filters && cli->bounds.after != 0)
 		return "--after";
-	if (!action->pages && cli->bounds.limit != 0)
+	if (!action->pages && !changes && cli->bounds.limit != 0)
 		return "--limit";
 	if (!action->payload && cli->payload != NULL)
 		return "--payload";
-	if (!changes && cli->bounds.max != 0)
-		return "--max";
 	if (!changes && cli->reason != NULL)
 		return "--reason";
 	return !changes && cli->dry_run ? "--dry-run" : NULL;

@@ -21,7 +21,7 @@ static int count(const struct op *op, int64_t *out, struct err *err)
 	int r;
 
 	params_bigint(&params, op->cli->bounds.older_than);
-	params_bigint(&params, op->cli->bounds.max == 0 ? INT64_MAX : op->cli->bounds.max);
+	params_bigint(&params, op->cli->bounds.limit == 0 ? INT64_MAX : op->cli->bounds.limit);
 	r = db_run(op->db, QUERY_OP_PURGE_COUNT, &params, &rows, err);
 	*out = r == 0 ? rows_int(rows, 0, 0) : 0;
 	return r;

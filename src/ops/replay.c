@@ -423,7 +423,7 @@ static int count(const struct op *op, const struct change *change, const struct 
 	struct counter wanted = {
 		.change = change,
 		.filter = filter,
-		.most = op->cli->bounds.max == 0 ? INT64_MAX : op->cli->bounds.max,
+		.most = op->cli->bounds.limit == 0 ? INT64_MAX : op->cli->bounds.limit,
 		.after = op->cli->bounds.after,
 	};
 	struct counter dropped = {
@@ -580,7 +580,7 @@ static int run(const struct op *op, const struct change *change, struct err *err
 	const struct cli *cli = op->cli;
 
 	if (cli->word_count > 0 &&
-		(op_has_filter(cli) || cli->bounds.max != 0 || cli->bounds.after != 0))
+		(op_has_filter(cli) || cli->bounds.limit != 0 || cli->bounds.after != 0))
 		return err_set(
 			err, FAULT_USAGE, "%s: give event ids or filters, not both", change->name);
 	if (cli->word_count > 0)

@@ -190,7 +190,8 @@ static bool is_enough(const struct rejects *rejects)
 {
 	if (op_interrupted())
 		return true;
-	return rejects->op->cli->bounds.max != 0 && rejects->good >= rejects->op->cli->bounds.max;
+	return rejects->op->cli->bounds.limit != 0 &&
+	       rejects->good >= rejects->op->cli->bounds.limit;
 }
 
 static int identify_page(struct rejects *rejects, struct err *err)

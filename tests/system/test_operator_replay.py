@@ -83,3 +83,16 @@ def test_a_dry_run_of_named_messages_says_what_would_happen(ended, inbox):
     assert "it is not waiting, it is dead" in kept.stderr
     assert json.loads(run(ended, "replay", "p0", "--dry-run", "--json")) == {"action": "replay", "count": 1, "dry_run": True}
     assert inbox.messages() == before
+
+
+@pytest.mark.parametrize("option", ["--limit", "--max"])
+def test_limit_and_max_are_the_same(ended, inbox, option):
+    assert len(run(ended, "list", option, "1", "--json").splitlines()) == 1
+    assert run(ended, "replay", "--dead", option, "1", "--dry-run") == "dry run: replay 1 message\n"
+    assert run(ended, "replay", "--dead", option, "1", "--yes") == "1 replayed\n"
+    inbox.execute("SELECT inbox.emit('t', 'k', 't', '{}') FROM generate_series(1, 3)")
+    assert len(run(ended, "outbox", "list", option, "2", "--json").splitlines()) <= 2
+    assert run(ended, "purge", "--older-than", "0s", option, "1", "--yes").startswith("1 ")
+    assert inbox.count("processed") == 1
+    for command in ("keys",):
+        run(ended, command, option, "1")

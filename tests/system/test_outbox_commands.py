@@ -84,7 +84,7 @@ def test_a_dry_run_changes_nothing(sidecar, emitted, inbox):
     (["status", "--dry-run"], 1, "outbox status does not take --dry-run"),
     (["list", "e1"], 1, "outbox list does not take the argument \"e1\""),
     (["list", "--reason", "x"], 1, "outbox list does not take --reason"),
-    (["replay", "--dead", "--limit", "1"], 1, "outbox replay does not take --limit"),
+    (["status", "--max", "1"], 1, "outbox status does not take --limit"),
     (["show"], 1, "outbox show: give an event id or a seq"),
     (["show", "nothing"], 6, "there is no event with the id or seq \"nothing\""),
     (["replay"], 1, "outbox replay: give an event id, or filters"),

@@ -217,7 +217,7 @@ static void filters_and_event_ids_are_accepted(void **state)
 	cli_fini(&cli);
 	assert_parses(&cli, "inboxd purge --older-than=2h --max 5");
 	assert_int_equal(cli.bounds.older_than, 2 * 3600 * 1000);
-	assert_int_equal(cli.bounds.max, 5);
+	assert_int_equal(cli.bounds.limit, 5);
 }
 
 static void an_empty_command_line_has_no_command(void **state)

@@ -69,11 +69,10 @@ struct cli_range {
 
 /* How many rows a command lists or changes, and in which order. */
 struct cli_bounds {
-	int64_t limit; /* 0 = not given; so do the next two */
-	int64_t after; /* a seq */
-	int64_t max;
 	const char *order; /* NULL = not given */
 	bool reverse;
+	int64_t limit;      /* --limit or --max; 0 = not given, as the next one */
+	int64_t after;      /* a seq */
 	int64_t older_than; /* ms; -1 = not given */
 };
 

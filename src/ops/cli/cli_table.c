@@ -17,8 +17,9 @@
 		FOR(COMMAND_SEEK) | FOR(COMMAND_SKIP) | FOR(COMMAND_BACKFILL) |                    \
 		FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS))
 #define FOR_MANY                                                                                   \
-	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_BACKFILL) | \
-		FOR(COMMAND_OUTBOX))
+	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_BACKFILL))
+#define FOR_PAGES                                                                                  \
+	(FOR(COMMAND_LIST) | FOR(COMMAND_KEYS) | FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS))
 #define FOR_LISTS (FOR(COMMAND_HANDLERS) | FOR(COMMAND_CONSUMERS))
 
 /* clang-format off */
@@ -205,8 +206,10 @@ const struct option_row cli_options[] = {
 		"only messages whose error contains this text", NULL },
 	{ 0, "code", "CODE", FOR_FILTER, KIND_ANY_TEXT, offsetof(struct cli, filter.code),
 		"only messages with exactly this error code; empty: those without one", NULL },
-	{ 0, "limit", "N", FOR(COMMAND_LIST) | FOR(COMMAND_KEYS) | FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS), KIND_COUNT, offsetof(struct cli, bounds.limit),
+	{ 0, "limit", "N", FOR_PAGES, KIND_COUNT, offsetof(struct cli, bounds.limit),
 		"maximum number of lines; default 100", NULL },
+	{ 0, "max", "N", FOR_PAGES, KIND_COUNT, offsetof(struct cli, bounds.limit),
+		"the same as --limit", NULL },
 	{ 0, "order", "ORDER", FOR(COMMAND_LIST), KIND_TEXT, offsetof(struct cli, bounds.order),
 		"the order; default: seq, oldest first; with --dead: died, the last death first",
 		"seq died" },
@@ -236,8 +239,10 @@ const struct option_row cli_options[] = {
 		"the first record at this time or later, instead of an offset: 2026-11-21T05:00Z, or an age: 2h", NULL },
 	{ 0, "reason", "TEXT", FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK) |
 		FOR_LISTS | FOR(COMMAND_SKIP) | FOR(COMMAND_BACKFILL) | FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS), KIND_TEXT, offsetof(struct cli, reason), "the reason, for the audit table", NULL },
-	{ 0, "max", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, bounds.max),
+	{ 0, "max", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, bounds.limit),
 		"maximum number of messages", NULL },
+	{ 0, "limit", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, bounds.limit),
+		"the same as --max", NULL },
 	{ 0, "dry-run", NULL, FOR_CHANGE, KIND_FLAG, offsetof(struct cli, dry_run),
 		"print what would be done, and change nothing", NULL },
 	{ 'y', "yes", NULL, FOR_CHANGE | FOR_LISTS, KIND_FLAG, offsetof(struct cli, yes),
