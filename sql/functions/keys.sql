@@ -251,7 +251,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
         FROM jsonb_array_elements(m.attempts) WITH ORDINALITY AS a(entry, n)
         WHERE a.entry ? 'attempt'
           AND a.n > coalesce((SELECT max(o.n) FROM jsonb_array_elements(m.attempts) WITH ORDINALITY AS o(entry, n)
-                              WHERE NOT o.entry ? 'attempt'), 0)) f
+                              WHERE NOT o.entry ? 'attempt' AND NOT o.entry ? 'retried_by'), 0)) f
 $$;
 
 -- A page of blocked keys, each with the message that it waits for. The filter may have consumer and topic. after_seq: that

@@ -153,7 +153,8 @@ BEGIN
         CASE WHEN filter ->> 'error_code' = '' THEN 'coalesce(m.error_code, '''') = '''''
              WHEN filter ? 'error_code' THEN format('m.error_code = %L', filter ->> 'error_code') END,
         CASE filter ->> 'payload' WHEN 'there' THEN '(m.payload IS NOT NULL OR m.payload_digest IS NULL)'
-                                  WHEN 'dropped' THEN 'm.payload IS NULL AND m.payload_digest IS NOT NULL' END)
+                                  WHEN 'dropped' THEN 'm.payload IS NULL AND m.payload_digest IS NOT NULL' END,
+        CASE filter ->> 'due' WHEN 'later' THEN 'm.available_at > now() AND m.available_at < ''infinity''' END)
     INTO fits;
     IF filter ? 'received_to' AND misfits > 0 THEN
         last := inbox.seq_before((filter ->> 'received_to')::timestamptz + overlap, after);

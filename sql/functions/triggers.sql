@@ -62,6 +62,9 @@ END $$;
 CREATE OR REPLACE FUNCTION inbox.call_done() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF NEW.attempts IS DISTINCT FROM OLD.attempts THEN
+        RETURN NULL; -- inbox.resolve() has recorded it
+    END IF;
     UPDATE inbox.inbox_messages m
     SET attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
         'at', now(), 'called_done_by', session_user, 'was', 'dead', 'ended_at', OLD.dead_at,

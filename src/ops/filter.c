@@ -22,6 +22,8 @@ static const struct {
 	{ "type", "event_type", offsetof(struct cli, filter.type) },
 	{ "key", "key", offsetof(struct cli, filter.key) },
 	{ "code", "error_code", offsetof(struct cli, filter.code) },
+	{ "who", "who", offsetof(struct cli, filter.who) },
+	{ "action", "action", offsetof(struct cli, filter.action) },
 };
 
 static void add_member(struct buf *out, const char *name, const char *value)
@@ -86,7 +88,8 @@ static int check_texts(const struct cli *cli, struct err *err)
 
 static bool takes_event_ids(enum command command)
 {
-	return command == COMMAND_SHOW || command == COMMAND_REPLAY || command == COMMAND_DISCARD;
+	return command == COMMAND_SHOW || command == COMMAND_REPLAY || command == COMMAND_RETRY ||
+	       command == COMMAND_RESOLVE || command == COMMAND_DISCARD;
 }
 
 int op_check_words(const struct cli *cli, struct err *err)

@@ -1,6 +1,6 @@
 /*
  * `inboxd list`: pages of messages, of rejects and of conflicts, and groups of dead messages.
- * `inboxd keys`: pages of blocked keys. Each is of the type `listing`: a query and the titles of its columns. Every page has an end,
+ * `inboxd keys`: pages of blocked keys. `inboxd audit`: what operators did. Each is of the type `listing`: a query and the titles of its columns. Every page has an end,
  * also when nothing in it matches (ADR 0018); the reader is told how to continue.
  */
 #include <inttypes.h>
@@ -48,6 +48,9 @@ static const struct listing keys = { QUERY_OP_KEYS, true, "keys", NULL, 10,
 		"NEXT ATTEMPT", "ERROR" } };
 static const struct listing events = { QUERY_OP_OUTBOX_LIST, true, "events", NULL, 8,
 	{ "SEQ", "STATUS", "TOPIC", "KEY", "TYPE", "EVENT ID", "EMITTED", "ERROR" } };
+
+static const struct listing actions = { QUERY_OP_AUDIT, false, NULL, "actions", 6,
+	{ "AT", "WHO", "ACTION", "AFFECTED", "REASON", "WHAT" } };
 
 /* The result of a query is in memory as a whole before a line is printed. */
 static int64_t limit_of(const struct op *op)
@@ -200,4 +203,9 @@ int op_list(const struct op *op, struct err *err)
 int op_keys(const struct op *op, struct err *err)
 {
 	return run(op, &keys, NULL, err);
+}
+
+int op_audit(const struct op *op, struct err *err)
+{
+	return run(op, &actions, NULL, err);
 }

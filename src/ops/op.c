@@ -17,6 +17,8 @@
 /* The function of the schema that a command with changes calls. */
 static const char *const changes[COMMAND_VERSION + 1] = {
 	[COMMAND_REPLAY] = "replay_page",
+	[COMMAND_RETRY] = "retry_page",
+	[COMMAND_RESOLVE] = "resolve",
 	[COMMAND_DISCARD] = "discard_page",
 	[COMMAND_PURGE] = "purge",
 	[COMMAND_ADOPT] = "adopt",
@@ -119,8 +121,8 @@ static int add_hint(enum command command, struct err *err)
 	bool reads = command == COMMAND_STATUS || command == COMMAND_LIST ||
 		     command == COMMAND_SHOW || command == COMMAND_HANDLERS ||
 		     command == COMMAND_VERIFY || command == COMMAND_KEYS ||
-		     command == COMMAND_CONSUMERS || command == COMMAND_OUTBOX ||
-		     command == COMMAND_REQUESTS;
+		     command == COMMAND_AUDIT || command == COMMAND_CONSUMERS ||
+		     command == COMMAND_OUTBOX || command == COMMAND_REQUESTS;
 
 	if (strcmp(err->state, "42501") == 0) {
 		(void)err_prefix(err, GRANT, reads ? "inboxd_reader" : "inboxd_operator");

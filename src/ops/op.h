@@ -104,12 +104,15 @@ void op_progress(int64_t done, int64_t total);
 
 int op_status(const struct op *op, struct err *err);
 int op_list(const struct op *op, struct err *err);
-int op_keys(const struct op *op, struct err *err); /* in list.c */
+int op_keys(const struct op *op, struct err *err);  /* in list.c */
+int op_audit(const struct op *op, struct err *err); /* in list.c */
 int op_skip(const struct op *op, struct err *err);
 int op_show(const struct op *op, struct err *err);
 int op_replay(const struct op *op, struct err *err);
 int op_replay_rejects(const struct op *op, struct err *err);
-int op_discard(const struct op *op, struct err *err); /* in replay.c */
+int op_retry(const struct op *op, struct err *err); /* in replay.c, as the next two */
+int op_resolve(const struct op *op, struct err *err);
+int op_discard(const struct op *op, struct err *err);
 int op_handlers(const struct op *op, struct err *err);
 int op_consumers(const struct op *op, struct err *err); /* in handlers.c */
 int op_backfill(const struct op *op, struct err *err);

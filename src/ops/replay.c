@@ -1,12 +1,12 @@
 /*
- * `inboxd replay` and `inboxd discard`, which differ only in words and statements, and the same for
- * the events of the outbox, which are always given by filters. Messages are
- * given by event id or by filters.
+ * `inboxd replay`, `inboxd retry`, `inboxd resolve` and `inboxd discard`, which differ only in words and
+ * statements, and the same for the events of the outbox, which are always given by filters. Messages are
+ * given by event id or, except for `resolve`, by filters.
  *
  * By event id, each message is changed in a transaction of its own, and the first failure becomes
  * the result. By filter, the matches are counted and confirmed first, and then changed page by
  * page. Both can be interrupted between two transactions and then report how far they came. The
- * rows are changed by the functions in sql/functions/replay.sql and discard.sql. These never change a
+ * rows are changed by the functions in sql/functions/replay.sql, retry.sql and discard.sql. These never change a
  * message that is being processed.
  */
 #include <inttypes.h>
@@ -21,7 +21,13 @@
 #define COUNT_PAGE 100000
 #define MOST_NAMED 5
 
-/* What differs between the two commands. */
+/* The advice for a message that was not changed, by its state. */
+struct way {
+	const char *status; /* NULL ends the list */
+	const char *text;
+};
+
+/* What differs between the commands. */
 struct change {
 	const char *name;   /* name of the command, for errors of the schema */
 	const char *status; /* the default state */
@@ -29,16 +35,50 @@ struct change {
 	const char *done;
 	const char *not_now; /* why an existing message was not changed */
 	const char *noun;
+	const struct way *ways;
 	enum query one; /* changes one by event id; events of the outbox have none */
 	enum query count;
 	enum query page;
 };
 
+#define WAY_CLAIMED "wait until its handler has answered"
+#define WAY_PARKED                                                                                 \
+	"it runs when a handler for it is connected and the earlier messages of its key are done " \
+	"(`inboxd show EVENT_ID` says what it waits for)"
+#define WAY_REPLAY "to run it again: `inboxd replay EVENT_ID`"
+#define WAY_RETRY  "to run it now: `inboxd retry EVENT_ID`"
+#define WAY_TURN   "it runs when its turn comes"
+
+static const struct way replay_ways[] = { { "retrying", WAY_RETRY }, { "waiting", WAY_TURN },
+	{ "parked", WAY_PARKED }, { "claimed", WAY_CLAIMED }, { NULL, NULL } };
+static const struct way retry_ways[] = { { "retrying", WAY_TURN }, { "waiting", WAY_TURN },
+	{ "parked", WAY_PARKED }, { "claimed", WAY_CLAIMED }, { "dead", WAY_REPLAY },
+	{ "processed", WAY_REPLAY }, { NULL, NULL } };
+static const struct way resolve_ways[] = {
+	{ "retrying", "to give it up first: `inboxd discard EVENT_ID`" },
+	{ "waiting", "to give it up first: `inboxd discard EVENT_ID`" },
+	{ "parked", "to give it up first: `inboxd discard EVENT_ID`" },
+	{ "claimed", WAY_CLAIMED },
+	{ "processed", "there is nothing to do" },
+	{ NULL, NULL },
+};
+
 static const struct change replay = { "replay", "dead", CLI_REPLAY_STATES, "replayed",
-	"it is neither processed nor dead", "message", QUERY_OP_REPLAY, QUERY_OP_COUNT,
+	"it is neither processed nor dead", "message", replay_ways, QUERY_OP_REPLAY, QUERY_OP_COUNT,
 	QUERY_OP_REPLAY_PAGE };
+static const struct change retry = { "retry", "retrying", CLI_RETRY_STATES, "retried",
+	"it does not wait for a retry", "message", retry_ways, QUERY_OP_RETRY, QUERY_OP_COUNT,
+	QUERY_OP_RETRY_PAGE };
+static const struct change resolve = { .name = "resolve",
+	.states = "dead",
+	.done = "resolved",
+	.not_now = "it is not dead",
+	.noun = "message",
+	.ways = resolve_ways,
+	.one = QUERY_OP_RESOLVE };
 static const struct change discard = { "discard", "waiting", CLI_DISCARD_STATES, "discarded",
-	"it is not waiting", "message", QUERY_OP_DISCARD, QUERY_OP_COUNT, QUERY_OP_DISCARD_PAGE };
+	"it is not waiting", "message", NULL, QUERY_OP_DISCARD, QUERY_OP_COUNT,
+	QUERY_OP_DISCARD_PAGE };
 static const struct change replay_events = { .name = "replay",
 	.status = "dead",
 	.states = "dead retrying published",
@@ -57,7 +97,15 @@ static const struct change discard_events = { .name = "discard",
 /* --- By event id ------------------------------------------------------------------------------- */
 
 /* The columns of op_find.sql: one row for each consumer of the message. */
-enum { FIND_SOURCE, FIND_STATUS, FIND_NEXT, FIND_IS_DROPPED, FIND_CONSUMER, FIND_STATE };
+enum {
+	FIND_SOURCE,
+	FIND_STATUS,
+	FIND_NEXT,
+	FIND_IS_DROPPED,
+	FIND_CONSUMER,
+	FIND_IS_LATER,
+	FIND_STATE
+};
 
 /* Finds the rows of the event; fails unless exactly one source has it. */
 static int find_rows(const struct op *op, const char *event_id, struct rows **out, struct err *err)
@@ -84,19 +132,6 @@ static int find_rows(const struct op *op, const char *event_id, struct rows **ou
 	return 0;
 }
 
-/* The advice for a message that cannot be replayed because it is not over yet, by its state. */
-static const struct {
-	const char *status;
-	const char *way;
-} ways[] = {
-	{ "retrying", "to run it now: `inboxd discard EVENT_ID --reason TEXT && inboxd replay "
-		      "EVENT_ID`" },
-	{ "waiting", "it runs when its turn comes" },
-	{ "parked", "it runs when a handler for it is connected and the earlier messages of its "
-		    "key are done" },
-	{ "claimed", "wait until its handler has answered" },
-};
-
 /* The event as messages to the operator name it, with the consumer of the row if that has a name. */
 static void add_name(struct buf *out, const char *event_id, const struct rows *found, int row)
 {
@@ -106,6 +141,22 @@ static void add_name(struct buf *out, const char *event_id, const struct rows *f
 		consumer, consumer[0] == '\0' ? "" : "\"");
 }
 
+/* True when the state allows the change. */
+static bool may_change(const struct change *change, const struct rows *found, int row)
+{
+	return cli_is_choice(change->states, rows_text(found, row, FIND_STATUS)) &&
+	       (change != &retry || rows_bool(found, row, FIND_IS_LATER));
+}
+
+static const char *way_of(const struct change *change, const char *status)
+{
+	const struct way *way = change->ways;
+
+	while (way != NULL && way->status != NULL && strcmp(way->status, status) != 0)
+		way++;
+	return way == NULL ? NULL : way->text;
+}
+
 /* `found` contains the state from a moment ago, which may have changed since. */
 static int report_unchanged(const struct change *change, const char *event_id,
 	const struct rows *found, int row, struct err *err)
@@ -113,14 +164,10 @@ static int report_unchanged(const struct change *change, const char *event_id,
 	CLEANUP(buf_fini) struct buf name = BUF_INIT;
 	const char *status = rows_text(found, row, FIND_STATUS);
 	const char *next = rows_text(found, row, FIND_NEXT);
-	const char *way = NULL;
+	const char *way = way_of(change, status);
 
-	for (size_t i = 0; change == &replay && i < sizeof(ways) / sizeof(ways[0]); i++) {
-		if (strcmp(ways[i].status, status) == 0)
-			way = ways[i].way;
-	}
 	add_name(&name, event_id, found, row);
-	if (cli_is_choice(change->states, status))
+	if (may_change(change, found, row))
 		return err_set(err, FAULT_CHECK,
 			"%s was not %s: another session has locked it, or it has changed "
 			"in the meantime; try again",
@@ -136,7 +183,7 @@ static int check_row(const struct change *change, const char *event_id, const st
 {
 	CLEANUP(buf_fini) struct buf name = BUF_INIT;
 
-	if (!cli_is_choice(change->states, rows_text(found, row, FIND_STATUS)))
+	if (!may_change(change, found, row))
 		return report_unchanged(change, event_id, found, row, err);
 	if (change != &replay || !rows_bool(found, row, FIND_IS_DROPPED))
 		return 0;
@@ -628,4 +675,20 @@ int op_replay_events(const struct op *op, struct err *err)
 int op_discard_events(const struct op *op, struct err *err)
 {
 	return run_events(op, &discard_events, err);
+}
+
+int op_retry(const struct op *op, struct err *err)
+{
+	return run(op, &retry, err);
+}
+
+int op_resolve(const struct op *op, struct err *err)
+{
+	if (op->cli->word_count == 0)
+		return err_set(
+			err, FAULT_USAGE, "resolve: give an event id (`inboxd list --dead`)");
+	if (op->cli->reason == NULL)
+		return err_set(
+			err, FAULT_USAGE, "resolve: give --reason: it stays with the message");
+	return change_words(op, &resolve, err);
 }

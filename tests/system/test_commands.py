@@ -470,9 +470,8 @@ def test_a_replay_of_a_retrying_message_explains_what_to_do(start_inboxd, handle
     eventually(lambda: inbox.count("retrying") == 1)
     words = run(sidecar, "replay", "a", "--yes", code=6)
     at = inbox.message("a")["available_at"].astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert f"it is retrying, next attempt at {at}; to run it now: `inboxd discard EVENT_ID --reason TEXT" in words
-    run(sidecar, "discard", "a", "--reason", "upstream is back", "--yes")
-    run(sidecar, "replay", "a", "--yes")
+    assert f"it is retrying, next attempt at {at}; to run it now: `inboxd retry EVENT_ID`" in words
+    run(sidecar, "retry", "a", "--reason", "upstream is back")
     inbox.wait_processed(1)
     assert len(client.deliveries) == 2
 

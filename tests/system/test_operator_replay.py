@@ -94,5 +94,5 @@ def test_limit_and_max_are_the_same(ended, inbox, option):
     assert len(run(ended, "outbox", "list", option, "2", "--json").splitlines()) <= 2
     assert run(ended, "purge", "--older-than", "0s", option, "1", "--yes").startswith("1 ")
     assert inbox.count("processed") == 1
-    for command in ("keys",):
+    for command in ("keys", "audit"):
         run(ended, command, option, "1")

@@ -64,7 +64,10 @@ FROM m CROSS JOIN LATERAL (
                       WHEN a.entry ? 'discarded_by'
                       THEN concat('discarded by ', a.entry ->> 'discarded_by', ': ' || (a.entry ->> 'reason'))
                       WHEN a.entry ? 'called_done_by'
-                      THEN concat('called done by ', a.entry ->> 'called_done_by', ', was ', a.entry ->> 'was')
+                      THEN concat('called done by ', a.entry ->> 'called_done_by', ', was ', a.entry ->> 'was',
+                                  ': ' || (a.entry ->> 'reason'))
+                      WHEN a.entry ? 'retried_by'
+                      THEN concat('made due by ', a.entry ->> 'retried_by', ': ' || (a.entry ->> 'reason'))
                       ELSE concat('attempt ', a.entry ->> 'attempt',
                                   CASE a.entry ->> 'code' WHEN 'CRASH' THEN ' crashed' ELSE ' failed' END, ' at ' || (a.entry ->> 'handler'),
                                   ': ' || nullif(concat_ws(' ', a.entry ->> 'code', a.entry ->> 'error'), '')) END

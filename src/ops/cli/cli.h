@@ -23,6 +23,8 @@ enum command {
 	COMMAND_LIST,
 	COMMAND_SHOW,
 	COMMAND_REPLAY,
+	COMMAND_RETRY,
+	COMMAND_RESOLVE,
 	COMMAND_DISCARD,
 	COMMAND_PURGE,
 	COMMAND_ADOPT,
@@ -31,6 +33,7 @@ enum command {
 	COMMAND_HANDLERS,
 	COMMAND_KEYS,
 	COMMAND_SKIP,
+	COMMAND_AUDIT,
 	COMMAND_CONSUMERS,
 	COMMAND_BACKFILL,
 	COMMAND_OUTBOX,
@@ -52,6 +55,8 @@ struct cli_filter {
 	const char *error; /* text within the error */
 	const char *code;  /* error code */
 	const char *scope; /* of requests */
+	const char *who;   /* of the audit table; so does the next one */
+	const char *action;
 	bool dead;
 	bool group;     /* groups of dead rows instead of rows */
 	bool rejects;   /* refused records instead of messages */

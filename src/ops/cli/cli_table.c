@@ -10,16 +10,21 @@
 #define FOR_ALL      (~0U)
 #define FOR_CONFIG   (~CLI_BRIDGES)
 #define FOR_FILTER                                                                                 \
-	(FOR(COMMAND_LIST) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_OUTBOX))
-#define FOR_IDS (FOR(COMMAND_SHOW) | FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD))
+	(FOR(COMMAND_LIST) | FOR(COMMAND_REPLAY) | FOR(COMMAND_RETRY) | FOR(COMMAND_DISCARD) |     \
+		FOR(COMMAND_OUTBOX))
+#define FOR_IDS                                                                                    \
+	(FOR(COMMAND_SHOW) | FOR(COMMAND_REPLAY) | FOR(COMMAND_RETRY) | FOR(COMMAND_RESOLVE) |     \
+		FOR(COMMAND_DISCARD))
 #define FOR_CHANGE                                                                                 \
-	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_ADOPT) |    \
-		FOR(COMMAND_SEEK) | FOR(COMMAND_SKIP) | FOR(COMMAND_BACKFILL) |                    \
-		FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS))
+	(FOR(COMMAND_REPLAY) | FOR(COMMAND_RETRY) | FOR(COMMAND_RESOLVE) | FOR(COMMAND_DISCARD) |  \
+		FOR(COMMAND_PURGE) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK) | FOR(COMMAND_SKIP) |  \
+		FOR(COMMAND_BACKFILL) | FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS))
 #define FOR_MANY                                                                                   \
-	(FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) | FOR(COMMAND_BACKFILL))
+	(FOR(COMMAND_REPLAY) | FOR(COMMAND_RETRY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_PURGE) |    \
+		FOR(COMMAND_BACKFILL))
 #define FOR_PAGES                                                                                  \
-	(FOR(COMMAND_LIST) | FOR(COMMAND_KEYS) | FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS))
+	(FOR(COMMAND_LIST) | FOR(COMMAND_KEYS) | FOR(COMMAND_AUDIT) | FOR(COMMAND_OUTBOX) |        \
+		FOR(COMMAND_REQUESTS))
 #define FOR_LISTS (FOR(COMMAND_HANDLERS) | FOR(COMMAND_CONSUMERS))
 
 /* clang-format off */
@@ -56,10 +61,20 @@ const struct command_row cli_commands[] = {
 		"Processes messages again: those given by event id, or those that match the filters\n"
 		"(--status dead by default). With --rejects: applies the present rules to the rejects.\n"
 		"A message that is being processed is never changed.\n", SIZE_MAX },
+	{ COMMAND_RETRY, "retry", "Make waiting retries due now", "[EVENT_ID]...",
+		"Ends the wait of messages for their next attempt or for the end of a snooze: those given\n"
+		"by event id, or those that match the filters (--status retrying by default). No attempt\n"
+		"is spent, and none is given back. A message that waits for an earlier one of its key, or\n"
+		"for a handler, does not change.\n", SIZE_MAX },
+	{ COMMAND_RESOLVE, "resolve", "Call dead messages done", "EVENT_ID...",
+		"Sets dead messages to processed, because somebody has done their work by other means.\n"
+		"--reason is required. It becomes the error of the message, with the code RESOLVED, and is\n"
+		"in the audit table. `replay --status dead` does not process such a message again;\n"
+		"`replay EVENT_ID` does.\n", SIZE_MAX },
 	{ COMMAND_DISCARD, "discard", "Set waiting messages to dead", "[EVENT_ID]...",
 		"Sets messages to dead that are waiting, retrying or parked: those given by event id, or\n"
 		"those that match the filters (--status waiting by default). Messages that are already\n"
-		"dead do not match; docs/operations.md explains how to set them to processed.\n", SIZE_MAX },
+		"dead do not match; `inboxd resolve` sets them to processed.\n", SIZE_MAX },
 	{ COMMAND_PURGE, "purge", "Delete messages that were processed long ago", "",
 		"Deletes messages that were processed before --older-than, oldest first. If Kafka still\n"
 		"has such a record and it is read again, it becomes a new message.\n", 0 },
@@ -94,6 +109,9 @@ const struct command_row cli_commands[] = {
 		"within seconds. The message can be replayed. Write KEY as `inboxd keys` prints it. With\n"
 		"`ordering: partition`, give --partition and no KEY. The command never changes a message\n"
 		"that is being processed: it then ends with exit code 6.\n", 1 },
+	{ COMMAND_AUDIT, "audit", "List what operators changed: who, when, what and why", "",
+		"Lists the actions in the audit table, the newest first: those that commands and functions\n"
+		"of the schema did. Searches the last 100000 actions. A plain UPDATE is not among them.\n", 0 },
 	{ COMMAND_CONSUMERS, "consumers", "List the known consumers, or remove one", "[forget NAME]",
 		"Lists the known consumers: those that a running instance has in its configuration, or had\n"
 		"within inbox.handler_memory. Messages are stored for all of them. Lapsed consumers, for\n"
@@ -157,6 +175,8 @@ const struct option_row cli_options[] = {
 	{ 0, "status", "STATUS", FOR(COMMAND_DISCARD), KIND_TEXT, offsetof(struct cli, filter.status),
 		"only messages in this state; default: waiting, which includes retrying and parked",
 		CLI_DISCARD_STATES },
+	{ 0, "status", "STATUS", FOR(COMMAND_RETRY), KIND_TEXT, offsetof(struct cli, filter.status),
+		"only messages in this state; default: retrying. waiting includes those that snooze", CLI_RETRY_STATES },
 	{ 0, "status", "STATUS", FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, filter.status),
 		"only events in this state; waiting includes retrying and parked",
 		"waiting retrying parked published dead" },
@@ -171,7 +191,7 @@ const struct option_row cli_options[] = {
 		"the same as --status dead", NULL },
 	{ 0, "group", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, filter.group),
 		"with --dead or --status dead: groups with the same error, with counts", NULL },
-	{ 0, "consumer", "NAME", (FOR_FILTER & ~FOR(COMMAND_OUTBOX)) | FOR(COMMAND_SHOW) | FOR(COMMAND_KEYS), KIND_ANY_TEXT,
+	{ 0, "consumer", "NAME", (FOR_FILTER & ~FOR(COMMAND_OUTBOX)) | FOR(COMMAND_SHOW) | FOR(COMMAND_RESOLVE) | FOR(COMMAND_KEYS), KIND_ANY_TEXT,
 		offsetof(struct cli, filter.consumer), "only messages of this consumer; empty: of the one without a name", NULL },
 	{ 0, "consumer", "NAME", FOR(COMMAND_HANDLERS), KIND_ANY_TEXT, offsetof(struct cli, filter.consumer),
 		"with forget: only the handler of this consumer", NULL },
@@ -202,6 +222,14 @@ const struct option_row cli_options[] = {
 		"only messages received (dead messages: died) at this time or later: 2026-11-21T05:00Z, or an age: 2h", NULL },
 	{ 0, "until", "TIME", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.until),
 		"only messages received (dead messages: died) before this time", NULL },
+	{ 0, "since", "TIME", FOR(COMMAND_AUDIT), KIND_TEXT, offsetof(struct cli, filter.since),
+		"only actions at this time or later: 2026-11-21T05:00Z, or an age: 2h", NULL },
+	{ 0, "until", "TIME", FOR(COMMAND_AUDIT), KIND_TEXT, offsetof(struct cli, filter.until),
+		"only actions before this time", NULL },
+	{ 0, "who", "USER", FOR(COMMAND_AUDIT), KIND_TEXT, offsetof(struct cli, filter.who),
+		"only actions of this user of PostgreSQL", NULL },
+	{ 0, "action", "ACTION", FOR(COMMAND_AUDIT), KIND_TEXT, offsetof(struct cli, filter.action),
+		"only this action, as the list prints it: replay, discard, seek", NULL },
 	{ 0, "error", "TEXT", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.error),
 		"only messages whose error contains this text", NULL },
 	{ 0, "code", "CODE", FOR_FILTER, KIND_ANY_TEXT, offsetof(struct cli, filter.code),
@@ -237,7 +265,9 @@ const struct option_row cli_options[] = {
 		"minimum time since they were processed: 7d, 12h, 0s", NULL },
 	{ 0, "to-time", "TIME", FOR(COMMAND_SEEK), KIND_TEXT, offsetof(struct cli, range.to_time),
 		"the first record at this time or later, instead of an offset: 2026-11-21T05:00Z, or an age: 2h", NULL },
-	{ 0, "reason", "TEXT", FOR(COMMAND_REPLAY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK) |
+	{ 0, "reason", "TEXT", FOR(COMMAND_RESOLVE), KIND_TEXT, offsetof(struct cli, reason),
+		"why it is done; required. It stays with the message and in the audit table", NULL },
+	{ 0, "reason", "TEXT", FOR(COMMAND_REPLAY) | FOR(COMMAND_RETRY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK) |
 		FOR_LISTS | FOR(COMMAND_SKIP) | FOR(COMMAND_BACKFILL) | FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS), KIND_TEXT, offsetof(struct cli, reason), "the reason, for the audit table", NULL },
 	{ 0, "max", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, bounds.limit),
 		"maximum number of messages", NULL },

@@ -18,9 +18,10 @@ struct command_row {
 	size_t words;      /* maximum number of arguments that are not options */
 };
 
-/* The states of messages that can be replayed or discarded. */
+/* The states of messages that can be replayed, discarded, or retried now. */
 #define CLI_REPLAY_STATES  "dead processed"
 #define CLI_DISCARD_STATES "waiting retrying parked"
+#define CLI_RETRY_STATES   "retrying waiting"
 
 enum option_kind {
 	KIND_FLAG,
