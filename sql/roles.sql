@@ -22,7 +22,7 @@ GRANT SELECT, INSERT, UPDATE ON inbox.inbox_messages, inbox.inbox_offsets, inbox
 GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_binding TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_dead_topic TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE, DELETE ON inbox.inbox_handlers, inbox.inbox_consumers TO inboxd_sidecar;
-GRANT SELECT ON inbox.inbox_schema_version TO inboxd_sidecar;
+GRANT SELECT ON inbox.inbox_schema_version, inbox.inbox_pauses TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.inbox_messages_seq_seq TO inboxd_sidecar;
 GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int), inbox.sequences_behind(), inbox.advance_sequences()
     TO inboxd_sidecar;
@@ -56,7 +56,7 @@ GRANT EXECUTE ON FUNCTION inbox.request_begin(text, bytea, text, text, interval,
 -- A reader: every table and view.
 GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances, inbox.inbox_rejects,
     inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_schema_version, inbox.inbox_janitor,
-    inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.inbox_consumers, inbox.messages, inbox.dead_groups, inbox.handlers,
+    inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.inbox_consumers, inbox.inbox_pauses, inbox.messages, inbox.dead_groups, inbox.handlers,
     inbox.consumers, inbox.outbox, inbox.outbox_relay, inbox.events, inbox.request_states
     TO inboxd_reader, inboxd_operator;
 GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_reader, inboxd_operator;
@@ -83,6 +83,8 @@ GRANT EXECUTE ON FUNCTION
     inbox.retry_now(text, text, text, text),
     inbox.retry_page(jsonb, bigint, int, text),
     inbox.resolve(text, text, text, text),
+    inbox.pause(text, text, text, boolean),
+    inbox.resume(text, text, text),
     inbox.discard_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint, text),
     inbox.discard_page(jsonb, bigint, int, text),
     inbox.purge(interval, int),

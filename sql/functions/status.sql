@@ -113,6 +113,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
                                       'name', c.name, 'status', c.status, 'waiting', c.waiting, 'ordering', c.ordering,
                                       'known_until', c.known_until) ORDER BY c.name) END
                       FROM inbox.consumers c WHERE c.status <> 'lapsed' OR c.waiting > 0),
+        'pauses', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.kind, p.name), '[]') FROM inbox.inbox_pauses p),
         'partitions', (SELECT coalesce(jsonb_agg(jsonb_build_object(
                            'topic', p.topic, 'kafka_partition', p.kafka_partition,
                            'next_offset', p.next_offset, 'owner', p.owner, 'forced', p.forced,

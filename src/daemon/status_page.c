@@ -56,5 +56,7 @@ void status_page_add(struct buf *json, void *arg)
 	add_handlers(daemon, json, dispatch_handlers);
 	buf_add_str(json, ",\"handlers_away\":");
 	add_handlers(daemon, json, dispatch_handlers_away);
+	buf_add_str(json, ",\"paused\":");
+	add_handlers(daemon, json, dispatch_paused);
 	buf_add_char(json, '}');
 }

@@ -229,6 +229,11 @@ void dispatch_handlers_away(struct dispatch *dispatch, struct buf *out)
 	handler_groups_write_away(&dispatch->groups, out);
 }
 
+void dispatch_paused(struct dispatch *dispatch, struct buf *out)
+{
+	handler_groups_write_paused(&dispatch->groups, out);
+}
+
 /* Waits for the thread with a limit, because a library call may hang in it. It is joined only after it has ended. 1: it
  * has not ended. */
 static int end_within(struct dispatch *dispatch, int64_t timeout_ms)

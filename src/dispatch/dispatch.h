@@ -58,6 +58,8 @@ int64_t dispatch_low_claim(const struct dispatch *dispatch);
 void dispatch_handlers(struct dispatch *dispatch, struct buf *out);
 /* The same for handlers that are known and not connected here. */
 void dispatch_handlers_away(struct dispatch *dispatch, struct buf *out);
+/* Writes what operators have paused as a JSON array. Any thread. */
+void dispatch_paused(struct dispatch *dispatch, struct buf *out);
 
 /* Starts the stop and returns. Nothing new is delivered, queued messages go back to waiting at once, and open
  * deliveries may finish until deadline_ms (clock_now_ms()). Any thread. */

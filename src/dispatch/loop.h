@@ -1,11 +1,11 @@
 /*
- * The dispatch thread: what its loop holds, and the files that run in it. Only dispatch.c, arrivals.c and stopping.c
+ * The dispatch thread: what its loop holds, and the files that run in it. Only the files of the loop
  * include this header; everybody else uses dispatch.h.
  *
  * Each room owns one part of struct dispatch. A room calls the rooms below it and records facts (lists, flags, counters)
  * for those above it, which look at them in the next round of the loop:
  *
- *	the loop   dispatch.c, arrivals.c, stopping.c
+ *	the loop   dispatch.c, arrivals.c, stopping.c, pausing.c
  *	sessions   connections, their lines and replies
  *	schedule   which connection gets which message
  *	groups     the handlers: their connections, subscriptions and shares
@@ -90,6 +90,11 @@ void arrivals_take(struct dispatch *dispatch);
 void arrivals_take_jobs(struct dispatch *dispatch);
 /* Frees the arrivals and the delayed claim. */
 void arrivals_drop(struct dispatch *dispatch);
+
+/* --- pausing.c --- */
+
+/* Obeys what operators have paused or resumed since the last call. Takes the list if it differs. */
+void pausing_take(struct dispatch *dispatch, struct pauses *pauses);
 
 /* --- stopping.c --- */
 

@@ -208,12 +208,20 @@ bool health_ready(const struct health_view *view, struct buf *json)
 {
 	bool good = check(view, "ready", ready_checks, COUNT(ready_checks), json);
 	long long for_nobody = view->health->for_nobody;
+	long long paused = view->health->paused;
 
+	if (for_nobody > 0 || paused > 0)
+		buf_add_str(json, ",\"notes\":[");
 	if (for_nobody > 0)
 		buf_addf(json,
-			",\"notes\":[\"messages that wait for a consumer that no sidecar lists any "
-			"more: %lld\"]",
+			"\"messages that wait for a consumer that no sidecar lists any "
+			"more: %lld\"",
 			for_nobody);
+	if (paused > 0)
+		buf_addf(json, "%s\"topics, consumers and handlers that are paused: %lld\"",
+			for_nobody > 0 ? "," : "", paused);
+	if (for_nobody > 0 || paused > 0)
+		buf_add_char(json, ']');
 	buf_add_str(json, "}\n");
 	return good;
 }

@@ -179,8 +179,9 @@ struct ingest {
 	struct membership membership;
 	struct outage outage;
 	struct observer observer;
-	unsigned holds;                         /* enum hold; partitions/flow.c */
-	int64_t commit_offsets_at_ms;           /* partitions/commit_offsets.c */
+	unsigned holds;               /* enum hold; partitions/flow.c */
+	bool topics_stopped;          /* partitions of paused topics do not flow; flow.c */
+	int64_t commit_offsets_at_ms; /* partitions/commit_offsets.c */
 	struct fault_log_limit start_log_limit; /* of start_unknown and partitions_wait */
 };
 

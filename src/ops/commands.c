@@ -43,6 +43,8 @@ static const struct {
 	[COMMAND_HANDLERS] = { .on_inbox = op_handlers },
 	[COMMAND_KEYS] = { .on_inbox = op_keys },
 	[COMMAND_SKIP] = { .on_inbox = op_skip },
+	[COMMAND_PAUSE] = { .on_inbox = op_pause },
+	[COMMAND_RESUME] = { .on_inbox = op_resume },
 	[COMMAND_AUDIT] = { .on_inbox = op_audit },
 	[COMMAND_CONSUMERS] = { .on_inbox = op_consumers },
 	[COMMAND_BACKFILL] = { .on_inbox = op_backfill },

@@ -107,6 +107,8 @@ int op_list(const struct op *op, struct err *err);
 int op_keys(const struct op *op, struct err *err);  /* in list.c */
 int op_audit(const struct op *op, struct err *err); /* in list.c */
 int op_skip(const struct op *op, struct err *err);
+int op_pause(const struct op *op, struct err *err);
+int op_resume(const struct op *op, struct err *err); /* in pause.c */
 int op_show(const struct op *op, struct err *err);
 int op_replay(const struct op *op, struct err *err);
 int op_replay_rejects(const struct op *op, struct err *err);

@@ -11,11 +11,14 @@ static int print_status(const struct op *op, const struct params *status, struct
 	static const char *const partition_titles[] = { "TOPIC", "PARTITION", "NEXT OFFSET",
 		"WAITING", "PARKED", "OWNER", "ITS HANDLERS" };
 	static const char *const consumer_titles[] = { "CONSUMER", "WAITING", "STATE" };
+	static const char *const pause_titles[] = { "PAUSED", "NAME", "SINCE", "BY", "STOPPED",
+		"REASON" };
 	static const char *const handler_titles[] = { "HANDLER", "CONSUMER", "STATE" };
 	CLEANUP(rows_freep) struct rows *facts = NULL;
 	CLEANUP(rows_freep) struct rows *handlers = NULL;
 	CLEANUP(rows_freep) struct rows *consumers = NULL;
 	CLEANUP(rows_freep) struct rows *partitions = NULL;
+	CLEANUP(rows_freep) struct rows *pauses = NULL;
 	int r = db_run(op->db, QUERY_OP_STATUS_FACTS, status, &facts, err);
 
 	if (r == 0)
@@ -24,6 +27,8 @@ static int print_status(const struct op *op, const struct params *status, struct
 		r = db_run(op->db, QUERY_OP_STATUS_HANDLERS, status, &handlers, err);
 	if (r == 0)
 		r = db_run(op->db, QUERY_OP_STATUS_CONSUMERS, status, &consumers, err);
+	if (r == 0)
+		r = db_run(op->db, QUERY_OP_STATUS_PAUSES, status, &pauses, err);
 	if (r != 0)
 		return r;
 	op_print_table(facts, facts_titles, 2);
@@ -36,6 +41,10 @@ static int print_status(const struct op *op, const struct params *status, struct
 	if (rows_count(consumers) > 0) {
 		(void)putchar('\n');
 		op_print_table(consumers, consumer_titles, 3);
+	}
+	if (rows_count(pauses) > 0) {
+		(void)putchar('\n');
+		op_print_table(pauses, pause_titles, 6);
 	}
 	return 0;
 }

@@ -75,6 +75,9 @@ const struct metric_family meters[METER_COUNT] = {
 	[METER_WAITING_FOR_NOBODY] = GAUGE("inboxd_waiting_for_nobody",
 		"Messages in the table that wait for a consumer that no sidecar lists any more.",
 		"consumer"),
+	[METER_PAUSED] = GAUGE("inboxd_paused",
+		"1 for each topic, consumer or handler that an operator has paused.", "kind",
+		"target"),
 	[METER_DEAD] = GAUGE("inboxd_dead",
 		"Messages in the table that were given up and wait for an operator."),
 	[METER_UNROUTED] = GAUGE(

@@ -24,6 +24,7 @@ enum meter {
 	METER_ORDER_VIOLATIONS,   /* messages that ordered batches finished out of order */
 	METER_WAITING,            /* {consumer} */
 	METER_WAITING_FOR_NOBODY, /* {consumer} */
+	METER_PAUSED,             /* {kind,target}: 1 */
 	METER_DEAD,
 	METER_UNROUTED,       /* {consumer} */
 	METER_OLDEST_WAITING, /* {consumer}, seconds */

@@ -313,6 +313,33 @@ static void an_overflow_ends_when_the_table_was_claimed_empty_since(void **state
 	admission_free(admission);
 }
 
+static void a_paused_stream_stores_waiting_and_overflows_after_the_pause(void **state)
+{
+	struct admission *admission = an_open_admission(ORDERING_KEY, 10);
+	size_t index = index_of(admission, "orders", 0);
+	struct pauses pauses = { NULL, 0 };
+	struct pauses none = { NULL, 0 };
+
+	(void)state;
+	admission_assign(admission, index, false);
+	assert_true(pauses_add(&pauses, PAUSE_TOPIC, "orders", true));
+	assert_true(admission_set_pauses(admission, &pauses));
+	assert_true(admission_get(admission, index).paused);
+	assert_int_equal(place_one(admission, index, 1, "wanted").kind, PLACEMENT_WAITING);
+	assert_false(admission_get(admission, index).overflow);
+	admission_dirty(admission, index);
+	assert_true(admission_get(admission, (size_t)index_of(admission, "orders", 7)).paused);
+	assert_false(admission_get(admission, (size_t)index_of(admission, "other", 0)).paused);
+	assert_true(admission_stops_reading(admission));
+	assert_false(admission_reads(admission, "orders"));
+	assert_true(admission_reads(admission, "other"));
+	assert_true(admission_set_pauses(admission, &none));
+	assert_true(admission_get(admission, index).overflow);
+	assert_false(admission_stops_reading(admission));
+	pauses_fini(&pauses);
+	admission_free(admission);
+}
+
 static void the_budget_counts_bytes_also(void **state)
 {
 	struct admission *admission = an_admission(ORDERING_KEY, 10, 150);
@@ -596,6 +623,7 @@ int main(void)
 		cmocka_unit_test(without_memory_for_parked_keys_all_ordered_messages_are_parked),
 		cmocka_unit_test(without_budget_the_partition_overflows_from_that_message_on),
 		cmocka_unit_test(an_overflow_ends_when_the_table_was_claimed_empty_since),
+		cmocka_unit_test(a_paused_stream_stores_waiting_and_overflows_after_the_pause),
 		cmocka_unit_test(the_budget_counts_bytes_also),
 		cmocka_unit_test(a_message_larger_than_the_budget_is_claimed_alone),
 		cmocka_unit_test(a_reservation_grants_what_is_left),

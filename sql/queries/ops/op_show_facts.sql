@@ -6,8 +6,13 @@ WITH m AS MATERIALIZED (
            CASE WHEN v.available_at IS NOT NULL THEN inbox.handler_of(v.topic, v.event_type, v.consumer) END AS wanted_by
     FROM inbox.messages v WHERE v.seq = $1::bigint
 ), wait AS MATERIALIZED (
-    -- An earlier message of its key comes first: without it a handler would not get the message either.
+    -- A pause comes first, then an earlier message of its key: without it a handler would not get the message either.
     SELECT coalesce((
+               SELECT concat('the end of the pause of the ', p.kind, ' ', quote_literal(p.name))
+               FROM inbox.inbox_pauses p
+               WHERE m.available_at IS NOT NULL AND (p.kind = 'topic' AND p.name = m.topic
+                     OR p.kind = 'consumer' AND p.name = m.consumer OR p.kind = 'handler' AND p.name = m.wanted_by)
+               ORDER BY p.kind DESC LIMIT 1), (
                SELECT concat('event ', b.event_id, ' of its key (seq ', b.seq, '), which is ', b.status,
                              CASE WHEN b.status = 'parked'
                                   THEN ': it waits for '

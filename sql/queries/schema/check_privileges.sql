@@ -24,7 +24,7 @@ FROM (VALUES
     ('inbox.inbox_binding', 'SELECT'), ('inbox.inbox_binding', 'INSERT'),
     ('inbox.outbox', 'SELECT'), ('inbox.outbox', 'UPDATE'), ('inbox.outbox', 'DELETE'),
     ('inbox.outbox_relay', 'SELECT'), ('inbox.outbox_relay', 'UPDATE'), ('inbox.request_states', 'SELECT'),
-    ('inbox.inbox_schema_version', 'SELECT')) AS v(thing, privilege)
+    ('inbox.inbox_schema_version', 'SELECT'), ('inbox.inbox_pauses', 'SELECT')) AS v(thing, privilege)
 WHERE NOT has_table_privilege(v.thing, v.privilege)
 UNION ALL
 SELECT q.thing, 'SELECT'

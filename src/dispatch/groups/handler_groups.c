@@ -24,6 +24,7 @@ void handler_groups_init(struct handler_groups *groups, struct order *order, str
 	(void)pthread_mutex_init(&groups->lock, NULL);
 	buf_add_str(&groups->names, "[]");
 	buf_add_str(&groups->away, "[]");
+	buf_add_str(&groups->paused, "[]");
 }
 
 struct handler_id handler_group_id(const struct handler_group *group)
@@ -66,6 +67,7 @@ static struct handler_group *group_new(struct handler_groups *groups, struct han
 		return NULL;
 	}
 	group->queue.group = group;
+	group->queue.paused = pauses_find(&groups->pauses, PAUSE_HANDLER, group->name) != NULL;
 	TAILQ_INIT(&group->connections);
 	add_series(groups, group);
 	return group;
@@ -86,6 +88,8 @@ void handler_groups_fini(struct handler_groups *groups)
 		group_free(groups, groups->order->queues.by_name->group);
 	buf_fini(&groups->names);
 	buf_fini(&groups->away);
+	buf_fini(&groups->paused);
+	pauses_fini(&groups->pauses);
 	(void)pthread_mutex_destroy(&groups->lock);
 }
 
@@ -175,6 +179,11 @@ void handler_groups_exchange_soon(struct handler_groups *groups)
 	context_request_round(groups->context);
 }
 
+void handler_groups_write_paused(struct handler_groups *groups, struct buf *out)
+{
+	copy_names(groups, &groups->paused, out);
+}
+
 /* ------------------------------------------------------------------ shares of memory */
 
 /* True above the share. A handler that is full stays full until it holds half of its share. */
@@ -196,8 +205,8 @@ static void update_share(struct handler_groups *groups, struct handler_group *gr
 
 	if (full && !group->full && !handler_queues_has_others(&groups->order->queues, queue))
 		return;
-	if (full == group->full ||
-		routing_close(groups->order->routing, handler_group_id(group), full) != 0)
+	if (full == group->full || routing_close(groups->order->routing, handler_group_id(group),
+					   full || group->queue.paused) != 0)
 		return; /* no memory: the next round of the loop tries again */
 	group->full = full;
 	handler_groups_publish(groups);
@@ -309,7 +318,7 @@ int handler_groups_join(struct handler_groups *groups, const struct hello *hello
 		return err_memory(err);
 	}
 	/* The new subscriptions in the routing are open. */
-	if (group->full && routing_close(routing, id, true) != 0)
+	if ((group->full || group->queue.paused) && routing_close(routing, id, true) != 0)
 		group->full = false;
 	group->queue.connections++;
 	group->queue.routed = true;
@@ -410,4 +419,53 @@ void handler_groups_tick(struct handler_groups *groups, int64_t now_ms)
 
 	HASH_ITER (hh, groups->order->queues.by_name, queue, next)
 		leave_or_free(groups, queue->group, now_ms);
+}
+
+/* ------------------------------------------------------------------ pauses */
+
+static void update_paused(struct handler_groups *groups)
+{
+	struct buf *json = &groups->paused;
+
+	(void)pthread_mutex_lock(&groups->lock);
+	buf_reset(json);
+	buf_add_char(json, '[');
+	for (size_t i = 0; i < groups->pauses.count; i++) {
+		const struct pause *pause = &groups->pauses.items[i];
+
+		buf_addf(json, "%s{\"kind\":\"%s\",\"name\":", i == 0 ? "" : ",",
+			pause_kind_name(pause->kind));
+		json_add_string(json, bytes_of(pause->name));
+		buf_addf(json, ",\"ingest\":%s}", pause->ingest ? "true" : "false");
+	}
+	buf_add_char(json, ']');
+	(void)pthread_mutex_unlock(&groups->lock);
+}
+
+/* Without memory for the routing, claims go on, and what they bring is parked one by one. */
+static void pause_group(struct handler_groups *groups, struct handler_group *group, bool paused)
+{
+	if (paused == group->queue.paused)
+		return;
+	group->queue.paused = paused;
+	(void)routing_close(groups->order->routing, handler_group_id(group), paused || group->full);
+	if (!paused)
+		return;
+	requeue(groups->order, &group->queue.ready);
+	requeue(groups->order, &group->queue.suspects);
+}
+
+void handler_groups_set_pauses(struct handler_groups *groups, struct pauses *pauses)
+{
+	struct handler_queue *queue;
+
+	pauses_fini(&groups->pauses);
+	groups->pauses = *pauses;
+	*pauses = (struct pauses){ NULL, 0 };
+	for (queue = groups->order->queues.by_name; queue != NULL; queue = queue->hh.next)
+		pause_group(groups, queue->group,
+			pauses_find(&groups->pauses, PAUSE_HANDLER, queue->id.name) != NULL);
+	update_paused(groups);
+	if (groups->order->routing_complete)
+		handler_groups_publish(groups);
 }

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "dispatch/order/order.h"
 #include "dispatch/protocol/protocol.h"
+#include "model/admission/pauses.h"
 
 struct connection;
 struct table;
@@ -48,9 +49,11 @@ struct handler_groups {
 	struct context *context;
 	struct order *order;
 	struct table *table;
-	pthread_mutex_t lock;   /* protects the next two, which the heartbeat thread reads */
+	pthread_mutex_t lock;   /* protects the next three, which the heartbeat thread reads */
 	struct buf names;       /* connected handlers, a JSON array */
 	struct buf away;        /* known handlers without a connection here, a JSON array */
+	struct buf paused;      /* what is paused, a JSON array */
+	struct pauses pauses;   /* the same */
 	uint64_t changes;       /* of handlers, so far */
 	bool exchange_soon;     /* something changed that the table should have */
 	int64_t exchanged_ms;   /* when the last exchange began */
@@ -80,6 +83,9 @@ bool handler_group_exceeds_share(
 void handler_groups_exchange_soon(struct handler_groups *groups);
 /* Takes handlers that stay away out of the routing, and frees those that are forgotten. */
 void handler_groups_tick(struct handler_groups *groups, int64_t now_ms);
+/* Takes over what is paused now. The routing of a paused handler is closed, and what was ready for it is parked. Takes
+ * the list, which is empty then. */
+void handler_groups_set_pauses(struct handler_groups *groups, struct pauses *pauses);
 /* The routing changed: gives a copy to ingest and starts a sweep for parked rows. */
 void handler_groups_publish(struct handler_groups *groups);
 /* Logs that its messages wait from now on. */
@@ -89,5 +95,7 @@ void handler_group_report_away(
 /* Writes the connected handlers as a JSON array; the handlers that are known and not connected here. Any thread. */
 void handler_groups_write_names(struct handler_groups *groups, struct buf *out);
 void handler_groups_write_away(struct handler_groups *groups, struct buf *out);
+/* Writes what is paused as a JSON array. Any thread. */
+void handler_groups_write_paused(struct handler_groups *groups, struct buf *out);
 
 #endif

@@ -60,7 +60,7 @@ void entries_bounds(struct order *order, struct bounds *out)
 	(void)pthread_mutex_unlock(&order->bounds.lock);
 }
 
-/* Routes the message to the handler with the most specific subscription, if that is connected. */
+/* Routes the message to the handler with the most specific subscription, if that is connected and not paused. */
 static void assign_handler(const struct order *order, struct entry *entry)
 {
 	const struct message *message = entry->message;
@@ -71,7 +71,8 @@ static void assign_handler(const struct order *order, struct entry *entry)
 			     : handler_queues_find(&order->queues,
 				       (struct handler_id){ message->consumer, name });
 
-	handler_queue_assign(entry, queue != NULL && queue->routed ? queue : NULL);
+	handler_queue_assign(
+		entry, queue != NULL && queue->routed && !queue->paused ? queue : NULL);
 }
 
 /* Neither seqs nor answers come in random order. With the seq itself as hash, entries that are looked up one after the
@@ -234,7 +235,7 @@ void entry_admit(struct order *order, struct message *message, size_t stream,
 		arrival = ADMIT_PARK;
 	/* The entry is in its lane also when it is returned at once. If the partition is assigned to this instance
 	 * again before the row is back in the table, later messages of the key must wait for it. */
-	if (context_is_stopping(order->context) || !where.assigned)
+	if (context_is_stopping(order->context) || !where.assigned || where.paused)
 		entry_return(order, entry);
 	else if (arrival == ADMIT_PARK)
 		entry_park(order, entry);
@@ -313,11 +314,11 @@ void entry_unreserve(struct entry *entry)
 
 void entry_requeue(struct order *order, struct entry *entry)
 {
-	struct admission *admission = order->context->options.admission;
+	struct admission_stream where =
+		admission_get(order->context->options.admission, entry->stream);
 
 	lanes_set_state(entry, ENTRY_QUEUED);
-	if (context_is_stopping(order->context) ||
-		!admission_get(admission, entry->stream).assigned)
+	if (context_is_stopping(order->context) || !where.assigned || where.paused)
 		entry_return(order, entry);
 	else if (lanes_must_park(entry))
 		entry_park(order, entry);
@@ -378,11 +379,13 @@ static bool is_half_of_memory_free(const struct order *order)
  * claims of due rows leave out a stream that has messages in memory. */
 static bool is_short_retry(const struct order *order, const struct entry *entry)
 {
+	struct admission_stream where =
+		admission_get(order->context->options.admission, entry->stream);
+
 	return entry->ordering == ORDERING_KEY && entry->end != END_RETURNED &&
 	       entry->verdict.outcome == SETTLE_WAITING &&
 	       entry->verdict.delay_ms <= SHORT_RETRY_MS && !context_is_stopping(order->context) &&
-	       admission_get(order->context->options.admission, entry->stream).assigned &&
-	       is_half_of_memory_free(order);
+	       where.assigned && !where.paused && is_half_of_memory_free(order);
 }
 
 /*

@@ -32,6 +32,7 @@ struct handler_queue {
 	size_t in_flight;           /* entries delivered and not settled */
 	size_t connections;         /* of the handler; 0 = it is gone or away */
 	int64_t ticked_ms; /* the last tick by which all input of its connections was read */
+	bool paused;       /* by an operator: nothing is routed to it */
 	bool routed; /* its subscriptions are in the routing as those of a connected handler */
 	struct metric *ended[END_RETURNED];
 	struct metric *in_flight_gauge;

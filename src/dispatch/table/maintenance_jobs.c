@@ -38,7 +38,7 @@ static bool next_dirty(struct table *table, struct admission_stream *out, size_t
 	for (; sweeps->next < count; sweeps->next++) {
 		*index = sweeps->next;
 		*out = admission_get(table->context->options.admission, *index);
-		if (out->assigned && out->dirty)
+		if (out->assigned && out->dirty && !out->paused)
 			return true;
 		sweeps->page = false;
 	}

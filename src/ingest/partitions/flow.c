@@ -79,19 +79,43 @@ void flow_recheck(struct ingest *ingest, struct partition *partition)
 	partition->start.from_next = true;
 }
 
+/* A topic that an operator has paused with --ingest is not read. Its partitions stay assigned. As in flow_hold(), the last
+ * record of a partition is verified when it flows again. */
+static void stop_paused_topics(struct ingest *ingest)
+{
+	struct admission *admission = ingest->options.admission;
+
+	ingest->topics_stopped = admission_stops_reading(admission);
+	for (size_t i = 0; ingest->topics_stopped && i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		if (!partition->flowing || admission_reads(admission, partition->topic))
+			continue;
+		flow_pause(ingest, partition);
+		partition_verify_last(partition);
+	}
+}
+
+static bool is_read(const struct ingest *ingest, const struct partition *partition)
+{
+	return !ingest->topics_stopped ||
+	       admission_reads(ingest->options.admission, partition->topic);
+}
+
 void flow_step(struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();
 	struct partition_offset *items;
 	size_t count = 0;
 
+	stop_paused_topics(ingest);
 	if (ingest->holds != 0)
 		return;
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
 
 		partition->due = partition->state == PARTITION_READING && !partition->flowing &&
-				 now_ms >= partition->retry_at_ms;
+				 now_ms >= partition->retry_at_ms && is_read(ingest, partition);
 	}
 	items = partitions_select(&ingest->partitions, partition_is_due, &count);
 	if (count == 0)

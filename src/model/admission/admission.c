@@ -39,6 +39,7 @@ struct entry {
 	bool assigned;
 	bool dirty;
 	bool overflow;
+	bool paused;
 	uint64_t version;
 };
 
@@ -62,6 +63,8 @@ struct admission {
 	int64_t waiting;
 	int64_t placed; /* rows ever placed to wait */
 	struct routing *routing;
+	struct pauses pauses;
+	bool stops_reading; /* of any topic */
 	/* lanes of which admission_place() has parked a message of this batch */
 	struct lane_set parked;
 	bool parked_broken; /* no memory for that set: all ordered messages are parked */
@@ -128,6 +131,7 @@ void admission_free(struct admission *admission)
 	free(admission->entries);
 	lane_set_fini(&admission->parked);
 	routing_free(admission->routing);
+	pauses_fini(&admission->pauses);
 	(void)pthread_cond_destroy(&admission->changed);
 	(void)pthread_mutex_destroy(&admission->lock);
 	free(admission);
@@ -218,6 +222,12 @@ enum ordering admission_strictest(struct admission *admission)
 	return ordering;
 }
 
+static bool is_paused(const struct admission *admission, const char *topic, const char *consumer)
+{
+	return pauses_find(&admission->pauses, PAUSE_TOPIC, topic) != NULL ||
+	       pauses_find(&admission->pauses, PAUSE_CONSUMER, consumer) != NULL;
+}
+
 /* The array grows before the index, because a number in the index must always have an entry. */
 static int find_or_add(
 	struct admission *admission, struct listed *consumer, const char *topic, int32_t partition)
@@ -245,6 +255,7 @@ static int find_or_add(
 		.partition = partition,
 		.consumer = consumer->name,
 		.ordering = consumer->ordering,
+		.paused = is_paused(admission, name, consumer->name),
 	};
 	admission->count++;
 	admission->ordered |= consumer->ordering != ORDERING_NONE;
@@ -295,6 +306,7 @@ struct admission_stream admission_get(struct admission *admission, size_t index)
 		.assigned = admission->entries[index].assigned,
 		.dirty = admission->entries[index].dirty,
 		.overflow = admission->entries[index].overflow,
+		.paused = admission->entries[index].paused,
 		.version = admission->entries[index].version,
 	};
 	unlock(admission);
@@ -320,6 +332,53 @@ void admission_revoke(struct admission *admission, size_t index)
 	admission->entries[index].assigned = false;
 	admission->entries[index].overflow = false;
 	unlock(admission);
+}
+
+bool admission_set_pauses(struct admission *admission, const struct pauses *pauses)
+{
+	struct pauses copy;
+
+	if (!pauses_copy(&copy, pauses))
+		return false;
+	lock(admission);
+	pauses_fini(&admission->pauses);
+	admission->pauses = copy;
+	admission->stops_reading = false;
+	for (size_t i = 0; i < copy.count; i++)
+		admission->stops_reading |= copy.items[i].ingest;
+	for (size_t i = 0; i < admission->count; i++) {
+		struct entry *entry = &admission->entries[i];
+		bool paused = is_paused(admission, entry->topic, entry->consumer);
+
+		if (paused != entry->paused)
+			entry->overflow = !paused && entry->assigned && entry->dirty;
+		entry->paused = paused;
+	}
+	(void)pthread_cond_broadcast(&admission->changed);
+	unlock(admission);
+	return true;
+}
+
+bool admission_stops_reading(struct admission *admission)
+{
+	bool stops;
+
+	lock(admission);
+	stops = admission->stops_reading;
+	unlock(admission);
+	return stops;
+}
+
+bool admission_reads(struct admission *admission, const char *topic)
+{
+	const struct pause *pause;
+	bool reads;
+
+	lock(admission);
+	pause = pauses_find(&admission->pauses, PAUSE_TOPIC, topic);
+	reads = pause == NULL || !pause->ingest;
+	unlock(admission);
+	return reads;
 }
 
 /* --- Placement -------------------------------------------------------------------------------------- */
@@ -378,6 +437,11 @@ static struct placement place_one(
 	if (ordered && (admission->parked_broken ||
 			       lane_set_has(&admission->parked, index, lane_of(entry, message))))
 		return park(admission, message, index, ordered);
+	if (entry->paused) {
+		admission->waiting++;
+		admission->placed++;
+		return (struct placement){ .kind = PLACEMENT_WAITING };
+	}
 	/* An overflow lasts until all due rows are claimed, so that new messages do not take the budget from them. */
 	if (entry->overflow || !fits(admission, 1, message->bytes)) {
 		entry->overflow = true;

@@ -25,6 +25,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "model/admission/pauses.h"
 #include "model/message/message.h"
 #include "model/message/ordering.h"
 #include "model/routing/consumers.h"
@@ -65,6 +66,7 @@ struct admission_stream {
 	bool assigned;    /* this instance owns the partition and has read its watermark */
 	bool dirty;       /* rows of it may wait in the table */
 	bool overflow;    /* new rows are stored waiting until all due rows have been claimed */
+	bool paused;      /* an operator has paused its topic or its consumer (rule R29) */
 	uint64_t version; /* increases with every admission_dirty() */
 };
 
@@ -123,6 +125,13 @@ void admission_dirty(struct admission *admission, size_t index);
 void admission_clean(struct admission *admission, size_t index, uint64_t version);
 /* All due rows of the stream have been claimed since `version` was read: its overflow ends. */
 void admission_drained(struct admission *admission, size_t index, uint64_t version);
+
+/* Dispatch: other topics, consumers or handlers are paused now. New rows of a paused stream are stored waiting. After the
+ * end of a pause a stream is in overflow, if rows of it may wait. False: no memory, and nothing has changed. */
+bool admission_set_pauses(struct admission *admission, const struct pauses *pauses);
+/* True when any topic is not to be read from Kafka; whether this one is to be read. */
+bool admission_stops_reading(struct admission *admission);
+bool admission_reads(struct admission *admission, const char *topic);
 
 /* Dispatch: the routing changed. Takes ownership of the copy. */
 void admission_set_routing(struct admission *admission, struct routing *routing);

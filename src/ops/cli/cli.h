@@ -33,6 +33,8 @@ enum command {
 	COMMAND_HANDLERS,
 	COMMAND_KEYS,
 	COMMAND_SKIP,
+	COMMAND_PAUSE,
+	COMMAND_RESUME,
 	COMMAND_AUDIT,
 	COMMAND_CONSUMERS,
 	COMMAND_BACKFILL,
@@ -128,6 +130,7 @@ struct cli {
 	const char *payload;
 	bool body; /* requests show --body */
 	const char *reason;
+	bool ingest; /* pause --ingest */
 	bool dry_run;
 	bool yes;
 };

@@ -25,7 +25,8 @@
 #define FOR_PAGES                                                                                  \
 	(FOR(COMMAND_LIST) | FOR(COMMAND_KEYS) | FOR(COMMAND_AUDIT) | FOR(COMMAND_OUTBOX) |        \
 		FOR(COMMAND_REQUESTS))
-#define FOR_LISTS (FOR(COMMAND_HANDLERS) | FOR(COMMAND_CONSUMERS))
+#define FOR_PAUSES (FOR(COMMAND_PAUSE) | FOR(COMMAND_RESUME))
+#define FOR_LISTS  (FOR(COMMAND_HANDLERS) | FOR(COMMAND_CONSUMERS))
 
 /* clang-format off */
 const struct command_row cli_commands[] = {
@@ -109,6 +110,13 @@ const struct command_row cli_commands[] = {
 		"within seconds. The message can be replayed. Write KEY as `inboxd keys` prints it. With\n"
 		"`ordering: partition`, give --partition and no KEY. The command never changes a message\n"
 		"that is being processed: it then ends with exit code 6.\n", 1 },
+	{ COMMAND_PAUSE, "pause", "Stop the delivery to a topic, a consumer or a handler", "",
+		"Messages of the target wait, keep their order and spend no attempt. Those in flight finish.\n"
+		"Storing goes on, unless --ingest is given for a topic. All sidecars of the schema obey\n"
+		"within a second or two, also after a restart. `inboxd status` lists what is paused.\n", 0 },
+	{ COMMAND_RESUME, "resume", "Start the delivery again after a pause", "",
+		"Ends a pause of the topic, the consumer or the handler. With --ingest pauses of a topic,\n"
+		"reading continues where it stopped.\n", 0 },
 	{ COMMAND_AUDIT, "audit", "List what operators changed: who, when, what and why", "",
 		"Lists the actions in the audit table, the newest first: those that commands and functions\n"
 		"of the schema did. Searches the last 100000 actions. A plain UPDATE is not among them.\n", 0 },
@@ -204,6 +212,14 @@ const struct option_row cli_options[] = {
 		"the topic to read again; required", NULL },
 	{ 0, "topic", "TOPIC", FOR(COMMAND_SKIP), KIND_TEXT, offsetof(struct cli, filter.topic),
 		"the topic of the key; required", NULL },
+	{ 0, "topic", "TOPIC", FOR_PAUSES, KIND_TEXT, offsetof(struct cli, filter.topic),
+		"the topic", NULL },
+	{ 0, "consumer", "NAME", FOR_PAUSES, KIND_ANY_TEXT, offsetof(struct cli, filter.consumer),
+		"the consumer; empty: the one without a name", NULL },
+	{ 0, "handler", "NAME", FOR_PAUSES, KIND_TEXT, offsetof(struct cli, bridge.handler),
+		"the handlers of this name, of any consumer", NULL },
+	{ 0, "ingest", NULL, FOR(COMMAND_PAUSE), KIND_FLAG, offsetof(struct cli, ingest),
+		"with --topic: read nothing of the topic from Kafka either", NULL },
 	{ 0, "partition", "P", FOR(COMMAND_SKIP), KIND_OFFSET, offsetof(struct cli, range.partition),
 		"the partition; needed if messages of the key wait in several, and with ordering: partition", NULL },
 	{ 0, "partition", "P", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, range.partition),
@@ -268,7 +284,7 @@ const struct option_row cli_options[] = {
 	{ 0, "reason", "TEXT", FOR(COMMAND_RESOLVE), KIND_TEXT, offsetof(struct cli, reason),
 		"why it is done; required. It stays with the message and in the audit table", NULL },
 	{ 0, "reason", "TEXT", FOR(COMMAND_REPLAY) | FOR(COMMAND_RETRY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK) |
-		FOR_LISTS | FOR(COMMAND_SKIP) | FOR(COMMAND_BACKFILL) | FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS), KIND_TEXT, offsetof(struct cli, reason), "the reason, for the audit table", NULL },
+		FOR_LISTS | FOR_PAUSES | FOR(COMMAND_SKIP) | FOR(COMMAND_BACKFILL) | FOR(COMMAND_OUTBOX) | FOR(COMMAND_REQUESTS), KIND_TEXT, offsetof(struct cli, reason), "the reason, for the audit table", NULL },
 	{ 0, "max", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, bounds.limit),
 		"maximum number of messages", NULL },
 	{ 0, "limit", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, bounds.limit),

@@ -34,6 +34,7 @@ void known_fini(struct known *known)
 	free(known->items);
 	free(known->subs);
 	rows_free(known->rows);
+	pauses_fini(&known->pauses);
 	*known = (struct known){ NULL };
 }
 
@@ -122,11 +123,24 @@ static int read_known(struct rows *rows, struct known *out, struct err *err)
 	return 0;
 }
 
+static int read_pauses(const struct rows *rows, struct pauses *out, struct err *err)
+{
+	for (int i = 0; i < rows_count(rows); i++) {
+		enum pause_kind kind = pause_kind_of(rows_text(rows, i, 0));
+
+		if (kind < PAUSE_KINDS &&
+			!pauses_add(out, kind, rows_text(rows, i, 1), rows_bool(rows, i, 2)))
+			return err_memory(err);
+	}
+	return 0;
+}
+
 int known_exchange(
 	struct db *db, const struct known_request *request, struct known *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params own = PARAMS_INIT;
 	CLEANUP(params_fini) struct params question = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *pauses = NULL;
 	struct rows *rows = NULL;
 	int r = db_begin(db, err);
 
@@ -139,10 +153,15 @@ int known_exchange(
 	if (r == 0)
 		r = db_queue(db, QUERY_KNOWN_HANDLERS, &question, &rows, err);
 	if (r == 0)
+		r = db_queue(db, QUERY_LIST_PAUSES, NULL, &pauses, err);
+	if (r == 0)
 		r = db_commit(db, err);
 	if (r != 0) {
 		rows_free(rows);
 		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
 	}
-	return read_known(rows, out, err);
+	r = read_known(rows, out, err);
+	if (r == 0)
+		r = read_pauses(pauses, &out->pauses, err);
+	return r;
 }

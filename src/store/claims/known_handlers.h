@@ -6,6 +6,7 @@
 #ifndef STORE_CLAIMS_KNOWN_HANDLERS_H
 #define STORE_CLAIMS_KNOWN_HANDLERS_H
 
+#include "model/admission/pauses.h"
 #include "model/routing/routing.h"
 #include "store/pg/db.h"
 
@@ -37,10 +38,11 @@ struct known {
 	size_t count;
 	struct subscription *subs; /* the subscriptions that the items point to */
 	struct rows *rows;         /* owns the texts */
+	struct pauses pauses;      /* what operators have paused */
 };
 void known_fini(struct known *known);
 
-/* Records the handlers of this instance and reads all handlers. Handlers connected here have no
+/* Records the handlers of this instance, and reads all handlers and all pauses. Handlers connected here have no
  * subscriptions in `out`. */
 int known_exchange(
 	struct db *db, const struct known_request *request, struct known *out, struct err *err);

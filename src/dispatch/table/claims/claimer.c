@@ -245,8 +245,18 @@ static void claim_lanes(struct table *table)
 		struct admission_stream stream =
 			admission_get(table->context->options.admission, keys[i].stream);
 
-		job->claim.hashes[i] = keys[i].hash;
+		if (stream.paused) { /* a sweep finds the lane again when the pause is over */
+			lanes_block(&table->order->lanes, keys[i].stream, keys[i].hash);
+			continue;
+		}
+		job->claim.hashes[job->streams.count] = keys[i].hash;
 		jobs_add_stream(job, &stream, keys[i].stream);
+	}
+	if (job->streams.count == 0) {
+		open_claims_arrived(&table->order->open_claims, job->request.number);
+		open_claims_answered(&table->order->open_claims, job->request.number);
+		jobs_drop(table, job);
+		return;
 	}
 	job->request.max_rows = job->claim.reserved / job->streams.count;
 	give_claim(table, job);

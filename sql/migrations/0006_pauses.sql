@@ -1,0 +1,30 @@
+-- Oldest sidecar: 3
+-- Pauses: topics, consumers and handlers to which operators have stopped the delivery. A sidecar that does not know them
+-- goes on delivering, so pause only when all sidecars have this version.
+
+CREATE TABLE inbox.inbox_pauses (
+    kind   text COLLATE "C" NOT NULL CHECK (kind IN ('topic', 'consumer', 'handler')),
+    name   text COLLATE "C" NOT NULL,
+    ingest boolean NOT NULL DEFAULT false CHECK (NOT ingest OR kind = 'topic'),
+    since  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    who    text NOT NULL DEFAULT session_user,
+    reason text,
+    PRIMARY KEY (kind, name)
+);
+
+COMMENT ON TABLE inbox.inbox_pauses IS
+    'What is paused: messages of the topic, the consumer or the handler wait, and spend no attempt. inbox.resume() ends it.';
+COMMENT ON COLUMN inbox.inbox_pauses.ingest IS 'The topic is not read from Kafka either';
+
+-- Sidecars read the pauses before they deliver anything. So whoever may read the handlers may read the pauses, also if
+-- `inboxd migrate` runs without --roles.
+DO $$
+DECLARE
+    reader text;
+BEGIN
+    FOR reader IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
+                  FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
+                  WHERE c.oid = 'inbox.inbox_handlers'::regclass AND a.privilege_type = 'SELECT' LOOP
+        EXECUTE format('GRANT SELECT ON inbox.inbox_pauses TO %s', reader);
+    END LOOP;
+END $$;

@@ -1,0 +1,160 @@
+"""Pause and resume: what waits, what goes on, and who sees it (rule R29)."""
+
+import json
+import time
+
+import pytest
+
+from support.scripts import always, by_id, DONE
+from support.wait import eventually
+from support.wire import NEVER, retry
+from test_commands import objects, run
+
+
+def paused(sidecar):
+    return [(pause["kind"], pause["name"]) for pause in sidecar.status()["paused"]]
+
+
+def pause(sidecar, *target, code=0):
+    text = run(sidecar, "pause", *target, code=code)
+    eventually(lambda: (target[0][2:], target[1]) in paused(sidecar), timeout=10)
+    return text
+
+
+def resume(sidecar, *target):
+    text = run(sidecar, "resume", *target)
+    eventually(lambda: (target[0][2:], target[1]) not in paused(sidecar), timeout=10)
+    return text
+
+
+def target_of(kind, topic):
+    return {"topic": ("--topic", topic), "consumer": ("--consumer", ""), "handler": ("--handler", "billing")}[kind]
+
+
+@pytest.mark.parametrize("kind, ordering", [("topic", "none"), ("topic", "key"), ("consumer", "partition"),
+                                            ("handler", "none"), ("handler", "key")])
+def test_messages_wait_in_their_order_and_spend_no_attempt(start_inboxd, handler, streams, topic, inbox, kind, ordering):
+    sidecar = start_inboxd(inbox={"ordering": ordering})
+    client = handler(sidecar, always(DONE), name="billing")
+    streams.events(topic, ["a"], key=lambda _: "k")
+    inbox.wait_processed(1)
+    pause(sidecar, *target_of(kind, topic), "--reason", "maintenance")
+    ids = [f"e{number}" for number in range(50)]
+    streams.events(topic, ids, key=lambda _: "k")
+    inbox.wait_stored(51)
+    time.sleep(4)  # sweeps and claims come by
+    assert [delivery.event_id for delivery in client.deliveries] == ["a"]
+    assert inbox.count("waiting") + inbox.count("parked") == 50
+    assert f"waits for: the end of the pause of the {kind} '{target_of(kind, topic)[1]}'" in run(sidecar, "show", "e0")
+    assert sidecar.get("/readyz")[0] == 200 and "paused" in sidecar.get("/readyz")[2]
+    target = target_of(kind, topic)[1]
+    assert sidecar.metric("inboxd_paused", kind=kind, **({"target": target} if target else {})) == 1
+    resume(sidecar, *target_of(kind, topic))
+    inbox.wait_processed(51)
+    delivered = [delivery.event_id for delivery in client.deliveries][1:]
+    assert sorted(delivered) == sorted(ids) if ordering == "none" else delivered == ids
+    assert {delivery.attempt for delivery in client.deliveries} == {1}
+    assert 'event=paused' in sidecar.stderr and 'event=resumed' in sidecar.stderr
+
+
+@pytest.mark.parametrize("kind", ["topic", "handler"])
+def test_what_is_in_flight_finishes_and_what_is_claimed_goes_back(start_inboxd, handler, streams, topic, inbox, kind):
+    sidecar = start_inboxd()
+    client = handler(sidecar, always(NEVER), name="billing", max_in_flight=2)
+    streams.events(topic, ["a", "b", "c"], key=lambda _: "k")
+    streams.events(topic, ["x", "y", "z"], key=lambda event_id: event_id)
+    eventually(lambda: len(client.deliveries) == 2)
+    inbox.wait_stored(6)
+    assert inbox.count("claimed") == 6
+    pause(sidecar, *target_of(kind, topic))
+    for delivery in list(client.deliveries):
+        client.answer(delivery, DONE)
+    inbox.wait_processed(2)
+    eventually(lambda: inbox.count("claimed") == 0 and inbox.count("waiting") + inbox.count("parked") == 4)
+    assert len(client.deliveries) == 2
+    client.decide = always(DONE)
+    resume(sidecar, *target_of(kind, topic))
+    inbox.wait_processed(6)
+    of_key = [delivery.event_id for delivery in client.deliveries if delivery.event_id in "abc"]
+    assert of_key == ["a", "b", "c"]
+
+
+def test_a_pause_of_one_target_stops_no_other_one(start_inboxd, handler, streams, make_topic, inbox):
+    first, second = make_topic(), make_topic()
+    sidecar = start_inboxd(kafka={"topics": [first, second]})
+    client = handler(sidecar, always(DONE))
+    pause(sidecar, "--topic", first)
+    streams.events(first, ["a", "b"])
+    streams.events(second, ["x", "y"])
+    inbox.wait_stored(4)
+    inbox.wait_processed(2)
+    assert sorted(delivery.event_id for delivery in client.deliveries) == ["x", "y"]
+    resume(sidecar, "--topic", first)
+    inbox.wait_processed(4)
+
+
+def test_a_retry_that_comes_due_during_a_pause_waits(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd()
+    client = handler(sidecar, by_id({"a": [retry(delay_ms=4000)]}))
+    streams.events(topic, ["a", "b"], key=lambda _: "k")
+    eventually(lambda: inbox.message("a")["status"] == "retrying")
+    pause(sidecar, "--topic", topic)
+    time.sleep(6)
+    assert inbox.message("a")["status"] == "retrying" and inbox.message("a")["retry_count"] == 1
+    assert len(client.deliveries) == 1
+    resume(sidecar, "--topic", topic)
+    inbox.wait_processed(2)
+    assert [delivery.event_id for delivery in client.deliveries] == ["a", "a", "b"]
+
+
+def test_a_pause_outlasts_restarts_and_is_obeyed_by_all_sidecars(start_inboxd, handler, streams, topic, inbox):
+    first = start_inboxd()
+    second = start_inboxd()
+    clients = [handler(first, always(DONE)), handler(second, always(DONE))]
+    pause(first, "--topic", topic, "--reason", "maintenance")
+    eventually(lambda: paused(second) == [("topic", topic)], timeout=3)
+    first.restart()
+    clients[0] = handler(first, always(DONE))
+    eventually(lambda: paused(first) == [("topic", topic)])
+    streams.events(topic, [f"e{number}" for number in range(20)])
+    inbox.wait_stored(20)
+    time.sleep(3)
+    assert [client.deliveries for client in clients] == [[], []]
+    resume(second, "--topic", topic)
+    inbox.wait_processed(20)
+
+
+def test_with_ingest_the_topic_is_not_read(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd()
+    handler(sidecar, always(DONE))
+    streams.events(topic, ["a"])
+    inbox.wait_processed(1)
+    pause(sidecar, "--topic", topic, "--ingest")
+    time.sleep(1)
+    streams.events(topic, ["b", "c"])
+    time.sleep(4)
+    assert inbox.count() == 1
+    assert sidecar.get("/readyz")[0] == 200
+    run(sidecar, "pause", "--topic", topic)  # from now on it is only not delivered
+    inbox.wait_stored(3)
+    time.sleep(2)
+    assert inbox.count("processed") == 1
+    resume(sidecar, "--topic", topic)
+    inbox.wait_processed(3)
+
+
+def test_the_commands_name_what_is_wrong_and_are_audited(start_inboxd, topic):
+    sidecar = start_inboxd()
+    assert "give one of --topic, --consumer and --handler" in run(sidecar, "pause", code=1)
+    assert "give one of" in run(sidecar, "pause", "--topic", "t", "--handler", "h", code=1)
+    assert "--ingest needs --topic" in run(sidecar, "pause", "--handler", "h", "--ingest", code=1)
+    assert f'topic "{topic}" is not paused' in run(sidecar, "resume", "--topic", topic, code=6)
+    assert json.loads(run(sidecar, "pause", "--topic", topic, "--reason", "why", "--json")) == \
+        {"action": "pause", "count": 1, "dry_run": False}
+    assert "was paused already" in run(sidecar, "pause", "--topic", topic, "--reason", "why")
+    assert f"topic   {topic}" in run(sidecar, "status") and "why" in run(sidecar, "status")
+    (shown,) = json.loads(run(sidecar, "status", "--json"))["pauses"]
+    assert (shown["kind"], shown["name"], shown["reason"], shown["ingest"]) == ("topic", topic, "why", False)
+    resume(sidecar, "--topic", topic)
+    actions = [(entry["action"], entry["affected"]) for entry in objects(run(sidecar, "audit", "--json"))]
+    assert actions == [("resume", 1), ("pause", 0), ("pause", 1), ("resume", 0)]
