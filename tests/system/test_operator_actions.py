@@ -1,10 +1,12 @@
 """Retry now, resolve and audit: what an operator does about single messages, and what shows it later."""
 
 import json
+import subprocess
 
 import pytest
 
 from support.scripts import always, by_id, DONE
+from support.sidecar import binary
 from support.wait import eventually
 from support.wire import dead, NEVER, retry, snooze
 from test_commands import objects, run
@@ -155,3 +157,12 @@ def test_audit_lists_who_did_what_newest_first(start_inboxd, handler, streams, t
     assert len(objects(run(sidecar, "audit", "--since", "1h", "--json"))) == 2
     limited = sidecar.command("audit", "--limit", "1")
     assert (len(limited.stdout.splitlines()), limited.stderr) == (2, "there are more actions: --limit 2\n")
+
+
+@pytest.mark.parametrize("word, hint", [
+    ("dead", "list --dead"), ("failed", "list --dead"), ("errors", "list --dead"), ("dlq", "list --dead"),
+    ("requeue", "replay"), ("redrive", "replay"), ("ack", "resolve EVENT_ID"), ("logs", "audit"), ("inspect", "show EVENT_ID")])
+def test_near_words_name_the_command(word, hint):
+    result = subprocess.run([binary(), word], capture_output=True, text=True, timeout=30)
+    assert result.returncode == 1
+    assert f'there is no command "{word}"; use `inboxd {hint}`' in result.stderr

@@ -68,6 +68,14 @@ static int unknown_command(const char *name, struct err *err)
 	char hint[NEAREST_HINT_BYTES];
 	struct nearest nearest;
 
+	for (size_t i = 0; i < cli_near_word_count; i++) {
+		if (cli_is_choice(cli_near_words[i].words, name))
+			return err_set(err, FAULT_USAGE,
+				"there is no command \"%s\"; use `inboxd %s` (`inboxd --help` "
+				"lists "
+				"the commands)",
+				name, cli_near_words[i].hint);
+	}
 	nearest_start(&nearest, name);
 	for (size_t i = 0; i < cli_command_count; i++)
 		nearest_offer(&nearest, cli_commands[i].name);

@@ -345,7 +345,33 @@ const struct option_row cli_options[] = {
 	{ 'h', "help", NULL, FOR_ALL, KIND_FLAG, offsetof(struct cli, help),
 		"print this help", NULL },
 };
+
+const struct near_word cli_near_words[] = {
+	{ "dead failed failures errors dlq deadletter dead-letter dead-letters", "list --dead" },
+	{ "rejects rejected", "list --rejects" },
+	{ "conflicts", "list --conflicts" },
+	{ "messages ls inbox queue", "list" },
+	{ "get inspect describe view cat message", "show EVENT_ID" },
+	{ "requeue redrive reprocess redeliver", "replay" },
+	{ "ack acknowledge complete done close fix", "resolve EVENT_ID" },
+	{ "kick now run-now retry-now", "retry EVENT_ID" },
+	{ "drop cancel reject kill", "discard" },
+	{ "delete remove clean cleanup prune vacuum", "purge" },
+	{ "log logs history events who", "audit" },
+	{ "lag health info stats state top partitions instances", "status" },
+	{ "blocked stuck locks", "keys" },
+	{ "stop hold freeze suspend disable", "pause" },
+	{ "unpause continue unfreeze enable", "resume" },
+	{ "reset rewind offset offsets", "seek" },
+	{ "config validate test doctor", "check" },
+	{ "init setup upgrade install schema", "migrate" },
+	{ "start serve daemon up", "run" },
+	{ "subscribers workers connections", "handlers" },
+	{ "emit publish produce relay", "outbox" },
+	{ "idempotency", "requests" },
+};
 /* clang-format on */
 
+const size_t cli_near_word_count = sizeof(cli_near_words) / sizeof(cli_near_words[0]);
 const size_t cli_command_count = sizeof(cli_commands) / sizeof(cli_commands[0]);
 const size_t cli_option_count = sizeof(cli_options) / sizeof(cli_options[0]);

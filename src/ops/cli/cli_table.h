@@ -64,6 +64,14 @@ static inline bool option_is_offered(const struct option_row *option, enum comma
 	return (option->commands & ~option->silent & (1U << command)) != 0;
 }
 
+/* Words for what a command does that has another name. */
+struct near_word {
+	const char *words; /* separated by spaces */
+	const char *hint;  /* the command to run, without `inboxd` */
+};
+
+extern const struct near_word cli_near_words[];
+extern const size_t cli_near_word_count;
 extern const struct command_row cli_commands[];
 extern const size_t cli_command_count;
 extern const struct option_row cli_options[];
