@@ -163,6 +163,7 @@ struct log_config {
 
 struct config {
 	struct entries *entries; /* the texts of the values and their origins: show.h */
+	struct entries *pending; /* of the last reload, for a restart; NULL: none */
 	struct strings warnings; /* for a person; the caller logs them once */
 	struct inbox_config inbox;
 	struct strings kafka_topics;

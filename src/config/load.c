@@ -507,6 +507,7 @@ void config_free(struct config *config)
 	release_settings(&config->postgres);
 	strings_fini(&config->warnings);
 	entries_free(config->entries);
+	entries_free(config->pending);
 	free(config);
 }
 
@@ -565,30 +566,52 @@ static bool is_changed(const struct entry *before, const struct entry *now)
 	return !strings_equal(&before->texts, &now->texts);
 }
 
+/* What a reload makes of the running and the fresh entries. */
+struct merging {
+	struct entries *merged;
+	struct entries *pending; /* what keys have after a restart */
+	struct strings *restart; /* their names */
+};
+
+/* `entry` is the fresh one, or, of a key that is not written any more, the running one. */
+static int put_pending(
+	struct merging *merging, const struct entry *entry, bool written, struct err *err)
+{
+	const struct key key = { entry->section, entry->option, entry->scope, entry->name };
+	const struct entry_value removed = { .origin = "removed" };
+	int r = strings_add(merging->restart, entry->path, strlen(entry->path), err);
+
+	if (r != 0)
+		return r;
+	return written ? entries_put_entry(merging->pending, entry, err)
+		       : entries_put(merging->pending, &key, &removed, err);
+}
+
 /* Keys that need a restart keep the entry of the running configuration, the others get the fresh one. Adds
  * to `restart` the keys of the first kind that were changed, removed or added. The order is that of the
  * running configuration, because libpq reads its keywords in order. */
-static int merge(struct entries *merged, const struct entries *running, const struct entries *fresh,
-	struct strings *restart, struct err *err)
+static int merge(struct merging *merging, const struct entries *running,
+	const struct entries *fresh, struct err *err)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < running->count && r == 0; i++) {
 		const struct entry *entry = &running->items[i];
+		const struct entry *now = entries_same(fresh, entry);
 
 		if (entry_is_reloadable(entry))
 			continue;
-		r = entries_put_entry(merged, entry, err);
-		if (r == 0 && is_changed(entry, entries_same(fresh, entry)))
-			r = strings_add(restart, entry->path, strlen(entry->path), err);
+		r = entries_put_entry(merging->merged, entry, err);
+		if (r == 0 && is_changed(entry, now))
+			r = put_pending(merging, now != NULL ? now : entry, now != NULL, err);
 	}
 	for (size_t i = 0; i < fresh->count && r == 0; i++) {
 		const struct entry *entry = &fresh->items[i];
 
 		if (entry_is_reloadable(entry))
-			r = entries_put_entry(merged, entry, err);
+			r = entries_put_entry(merging->merged, entry, err);
 		else if (entries_same(running, entry) == NULL)
-			r = strings_add(restart, entry->path, strlen(entry->path), err);
+			r = put_pending(merging, entry, true, err);
 	}
 	return r;
 }
@@ -598,13 +621,17 @@ int config_reload(struct config **out, const struct config *running,
 {
 	CLEANUP(config_freep) struct config *fresh = NULL;
 	CLEANUP(entries_freep) struct entries *merged = NULL;
+	CLEANUP(entries_freep) struct entries *pending = NULL;
 	struct entries *given;
 	int r = config_load(&fresh, sources, err);
 
 	if (r == 0)
 		r = entries_new(&merged, err);
 	if (r == 0)
-		r = merge(merged, running->entries, fresh->entries, restart, err);
+		r = entries_new(&pending, err);
+	if (r == 0)
+		r = merge(&(struct merging){ merged, pending, restart }, running->entries,
+			fresh->entries, err);
 	if (r == 0) {
 		given = merged;
 		merged = NULL;
@@ -621,5 +648,7 @@ int config_reload(struct config **out, const struct config *running,
 	strings_fini(&(*out)->warnings);
 	(*out)->warnings = fresh->warnings;
 	fresh->warnings = (struct strings){ NULL, 0 };
+	(*out)->pending = pending;
+	pending = NULL;
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config/sources/entries.h"
+#include "config/sources/text.h"
 
 enum { WIDEST_TEXT = 40 };
 
@@ -50,26 +51,127 @@ static void add_text(struct buf *out, const struct entry *entry)
 	buf_add_str(out, list ? "]" : "");
 }
 
+static const char not_set[] = "not set";
+
+/* NULL or an entry that a reload removed has no text. */
+static void add_text_or_none(struct buf *out, const struct entry *entry)
+{
+	if (entry == NULL || strcmp(entry->origin, "removed") == 0)
+		buf_add_str(out, not_set);
+	else
+		add_text(out, entry);
+}
+
+/* `change` has the key, and whether it needs a restart. False without memory. */
+static bool report(struct config_change change, const struct entry *before, const struct entry *now,
+	config_change_visit *visit, void *arg)
+{
+	CLEANUP(buf_fini) struct buf old = BUF_INIT;
+	CLEANUP(buf_fini) struct buf fresh = BUF_INIT;
+
+	add_text_or_none(&old, before);
+	add_text_or_none(&fresh, now);
+	change.before = buf_str(&old);
+	change.now = buf_str(&fresh);
+	if (!buf_ok(&old) || !buf_ok(&fresh))
+		return false;
+	visit(&change, arg);
+	return true;
+}
+
+static bool report_pending(const struct config *now, config_change_visit *visit, void *arg)
+{
+	bool ok = true;
+
+	for (size_t i = 0; now->pending != NULL && i < now->pending->count && ok; i++) {
+		const struct entry *entry = &now->pending->items[i];
+
+		ok = report((struct config_change){ .key = entry->path, .restart = true },
+			entries_same(now->entries, entry), entry, visit, arg);
+	}
+	return ok;
+}
+
+int config_changes(const struct config *before, const struct config *now,
+	config_change_visit *visit, void *arg, struct err *err)
+{
+	bool ok = true;
+
+	for (size_t i = 0; i < now->entries->count && ok; i++) {
+		const struct entry *entry = &now->entries->items[i];
+		const struct entry *old = entries_same(before->entries, entry);
+
+		if (old == NULL || !strings_equal(&old->texts, &entry->texts))
+			ok = report((struct config_change){ .key = entry->path }, old, entry, visit,
+				arg);
+	}
+	for (size_t i = 0; i < before->entries->count && ok; i++) {
+		const struct entry *entry = &before->entries->items[i];
+
+		if (entries_same(now->entries, entry) == NULL)
+			ok = report((struct config_change){ .key = entry->path }, entry, NULL,
+				visit, arg);
+	}
+	return ok && report_pending(now, visit, arg) ? 0 : err_memory(err);
+}
+
+/* The text that waits for a restart, in `text`; NULL: none. */
+static const char *pending_text(
+	const struct config *config, const struct entry *entry, struct buf *text)
+{
+	const struct entry *pending =
+		config->pending == NULL ? NULL : entries_same(config->pending, entry);
+
+	if (pending == NULL)
+		return NULL;
+	buf_reset(text);
+	add_text_or_none(text, pending);
+	return buf_str(text);
+}
+
+static int each_added(const struct config *config, const struct section *section,
+	config_visit *visit, void *arg, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+
+	for (size_t i = 0; config->pending != NULL && i < config->pending->count; i++) {
+		const struct entry *entry = &config->pending->items[i];
+		struct config_line line = { entry->path, not_set, entry->origin, false, NULL };
+
+		if (entry->section != section || entries_same(config->entries, entry) != NULL)
+			continue;
+		line.pending = pending_text(config, entry, &text);
+		if (!buf_ok(&text))
+			return err_memory(err);
+		visit(&line, arg);
+	}
+	return 0;
+}
+
 int config_each(const struct config *config, config_visit *visit, void *arg, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	CLEANUP(buf_fini) struct buf later = BUF_INIT;
 	const struct entries *entries = config->entries;
 
 	for (const struct section *section = option_sections; section->name != NULL; section++) {
 		for (size_t i = 0; i < entries->count; i++) {
 			const struct entry *entry = &entries->items[i];
 			struct config_line line = { entry->path, NULL, entry->origin,
-				entry_is_reloadable(entry) };
+				entry_is_reloadable(entry), NULL };
 
 			if (entry->section != section)
 				continue;
 			buf_reset(&text);
 			add_text(&text, entry);
 			line.text = buf_str(&text);
-			if (!buf_ok(&text))
+			line.pending = pending_text(config, entry, &later);
+			if (!buf_ok(&text) || !buf_ok(&later))
 				return err_memory(err);
 			visit(&line, arg);
 		}
+		if (each_added(config, section, visit, arg, err) != 0)
+			return err_memory(err);
 	}
 	return 0;
 }
@@ -96,8 +198,11 @@ static void add_line(const struct config_line *line, void *arg)
 {
 	struct columns *columns = arg;
 
-	buf_addf(columns->out, "%-*s  %-*s  # %s\n", columns->key, line->key, columns->text,
+	buf_addf(columns->out, "%-*s  %-*s  # %s", columns->key, line->key, columns->text,
 		line->text, line->origin);
+	if (line->pending != NULL)
+		buf_addf(columns->out, "; after a restart: %s", line->pending);
+	buf_add_char(columns->out, '\n');
 }
 
 int config_dump(const struct config *config, struct buf *out, struct err *err)

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/time/clock.h"
+#include "daemon/config_page.h"
 #include "daemon/instance_run.h"
 #include "daemon/signals.h"
 #include "daemon/status_page.h"
@@ -29,6 +30,7 @@ static int start_http(struct daemon *daemon, struct err *err)
 		.health = &daemon->health,
 		.lease_ms = daemon->config->worker.lease,
 		.status = status_page_add,
+		.configuration = config_page_add,
 		.status_arg = daemon,
 	};
 
@@ -126,6 +128,7 @@ int daemon_run(const struct daemon_options *options, struct err *err)
 	struct daemon daemon = {
 		.options = *options,
 		.config = options->config,
+		.shown_config = options->config,
 		.lock = SOCKET_LOCK_INIT,
 		.shown_lock = PTHREAD_MUTEX_INITIALIZER,
 		.started_ms = clock_now_ms(),

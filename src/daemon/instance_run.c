@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/threads/thread.h"
 #include "base/time/clock.h"
+#include "config/show.h"
 #include "config/sources/text.h"
 #include "daemon/notify.h"
 #include "daemon/registration.h"
@@ -350,6 +351,18 @@ static int stop_at_once(struct instance_run *run)
 
 /* --- The run ----------------------------------------------------------------------------------- */
 
+static void log_change(const struct config_change *change, void *arg)
+{
+	(void)arg;
+	if (change->restart)
+		log_warn("restart_needed", LOG_STR("key", change->key),
+			LOG_STR("before", change->before), LOG_STR("now", change->now),
+			LOG_STR("next", "the value before counts until a restart"));
+	else
+		log_info("config_changed", LOG_STR("key", change->key),
+			LOG_STR("before", change->before), LOG_STR("now", change->now));
+}
+
 /* Other threads read the configuration without a lock. So each version is kept until the end of the
  * process, and its number is limited. */
 static void reload(struct daemon *daemon, struct instance_run *run)
@@ -371,7 +384,10 @@ static void reload(struct daemon *daemon, struct instance_run *run)
 		return;
 	}
 	daemon->reloaded[daemon->reloads++] = config;
+	/* Without memory, some changes have no line; the reload is not affected. */
+	(void)config_changes(daemon->config, config, log_change, NULL, NULL);
 	daemon->config = config;
+	atomic_store(&daemon->shown_config, config);
 	log_configure(config->log.level, config->log.json);
 	for (size_t i = 0; i < config->warnings.count; i++)
 		log_warn("config_warning", LOG_STR("what", config->warnings.items[i]));
@@ -382,8 +398,6 @@ static void reload(struct daemon *daemon, struct instance_run *run)
 	admission_set_budget(
 		run->admission, config->inbox.max_claimed, config->inbox.max_claimed_bytes);
 	log_info("reloaded", LOG_INT("need_restart", restart.count));
-	for (size_t i = 0; i < restart.count; i++)
-		log_warn("restart_needed", LOG_STR("key", restart.items[i]));
 	strings_fini(&restart);
 }
 

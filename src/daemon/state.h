@@ -21,7 +21,8 @@ struct trace;
 /* Everything that lives as long as the process. */
 struct daemon {
 	struct daemon_options options;
-	const struct config *config; /* the current configuration */
+	const struct config *config;               /* the current configuration */
+	const struct config *_Atomic shown_config; /* any thread: the same */
 	/* kept until the end, because other threads may still read an old one */
 	struct config *reloaded[64];
 	size_t reloads;

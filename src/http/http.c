@@ -118,6 +118,34 @@ static void answer_status(struct http *http, struct evhttp_request *request, str
 	buf_add_char(reply->body, '\n');
 }
 
+static const char *peer_of(struct evhttp_request *request)
+{
+	char *peer = NULL;
+	ev_uint16_t port;
+
+	evhttp_connection_get_peer(evhttp_request_get_connection(request), &peer, &port);
+	return peer == NULL ? "" : peer;
+}
+
+/* Secrets are masked, but hosts and users are not: only this host gets it. */
+static void answer_config(struct http *http, struct evhttp_request *request, struct reply *reply)
+{
+	const char *accept =
+		evhttp_find_header(evhttp_request_get_input_headers(request), "Accept");
+	bool lines = accept != NULL && strcmp(accept, "text/plain") == 0;
+
+	if (http->options.configuration == NULL || !http_is_this_host(peer_of(request))) {
+		reply->code = 403;
+		buf_add_str(reply->body,
+			"{\"error\":\"the configuration is shown to this host only; run inboxd "
+			"config there\"}\n");
+		return;
+	}
+	if (lines)
+		reply->type = "text/plain; charset=utf-8";
+	http->options.configuration(reply->body, !lines, http->options.status_arg);
+}
+
 static void answer_level(struct http *http, struct evhttp_request *request, struct reply *reply)
 {
 	(void)http;
@@ -130,12 +158,9 @@ static void change_level(struct http *http, struct evhttp_request *request, stru
 	struct evbuffer *input = evhttp_request_get_input_buffer(request);
 	size_t length = evbuffer_get_length(input);
 	struct bytes body = { evbuffer_pullup(input, -1), length };
-	char *peer = NULL;
-	ev_uint16_t port;
 
 	(void)http;
-	evhttp_connection_get_peer(evhttp_request_get_connection(request), &peer, &port);
-	reply->code = http_level_set(body, peer == NULL ? "" : peer, reply->body);
+	reply->code = http_level_set(body, peer_of(request), reply->body);
 }
 
 static const struct route routes[] = {
@@ -143,6 +168,7 @@ static const struct route routes[] = {
 	{ "/livez", answer_livez, NULL },
 	{ "/readyz", answer_readyz, NULL },
 	{ "/status", answer_status, NULL },
+	{ "/config", answer_config, NULL },
 	{ "/log-level", answer_level, change_level },
 };
 

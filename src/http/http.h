@@ -1,5 +1,5 @@
 /*
- * The HTTP server: /metrics, /livez, /readyz and /status, for scrapers, kubelets and people.
+ * The HTTP server: /metrics, /livez, /readyz, /status and /config, for scrapers, kubelets and people.
  *
  * Over HTTP only /log-level can be changed, and only from this host. The server has its own thread
  * and event loop, so that it answers even when every other thread hangs; health checks matter most
@@ -25,7 +25,9 @@ struct http_options {
 	/* Appends one JSON object. It runs on the HTTP thread and must not wait for a database or
 	 * anything else. */
 	void (*status)(struct buf *json, void *arg);
-	void *status_arg;
+	/* Appends the configuration as JSON, or as lines for a person; otherwise as `status`. */
+	void (*configuration)(struct buf *out, bool json, void *arg);
+	void *status_arg;                 /* of both */
 	const struct http_limits *limits; /* limits of connections; NULL = the defaults */
 };
 

@@ -200,11 +200,9 @@ static int open_connection(const char *listen, int timeout_ms)
 	return fd;
 }
 
-/* Gives the whole answer to GET /status, or the part that arrived in time. */
-static void ask(const char *listen, struct buf *answer)
+void http_ask(const char *listen, const char *path, const char *accept, struct buf *answer)
 {
-	static const char request[] =
-		"GET /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+	CLEANUP(buf_fini) struct buf request = BUF_INIT;
 	int fd = open_connection(listen, ANSWER_MS);
 	int64_t until_ms = clock_now_ms() + ANSWER_MS;
 	char part[4096];
@@ -212,8 +210,11 @@ static void ask(const char *listen, struct buf *answer)
 
 	if (fd < 0)
 		return;
-	got = send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL);
-	if (got != (ssize_t)sizeof(request) - 1)
+	buf_addf(&request,
+		"GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\nConnection: close\r\n\r\n",
+		path, accept);
+	got = send(fd, buf_str(&request), request.length, MSG_NOSIGNAL);
+	if (got != (ssize_t)request.length)
 		got = -1;
 	while (got > 0 && buf_ok(answer) && clock_now_ms() < until_ms) {
 		got = recv(fd, part, sizeof(part), 0);
@@ -238,7 +239,7 @@ static int taken(const struct config *config, struct buf *found, struct err *err
 	CLEANUP(buf_fini) struct buf answer = { .limit = ANSWER_MOST };
 	const char *status;
 
-	ask(config->http.listen, &answer);
+	http_ask(config->http.listen, "/status", "application/json", &answer);
 	status = strstr(buf_str(&answer), "\r\n\r\n{\"version\":");
 	if (status != NULL && has_socket(status, config->socket.path)) {
 		buf_addf(found, "the inboxd of this configuration listens on %s",

@@ -21,4 +21,8 @@ int http_listen_port(int fd);
  * the same time gets the address. */
 int http_check(const struct config *config, struct buf *found, struct err *err);
 
+/* Appends the whole answer of an inboxd that listens there to GET `path`, with its header, or the part that arrived in
+ * time: nothing if nobody listens. Blocks for at most a few seconds. */
+void http_ask(const char *listen, const char *path, const char *accept, struct buf *answer);
+
 #endif

@@ -3,7 +3,6 @@
  */
 #include "http/log_level.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -17,7 +16,7 @@ void http_level_show(struct buf *json)
 }
 
 /* True for loopback, also when an IPv4 client uses an IPv6 socket. */
-static bool is_this_host(const char *peer)
+bool http_is_this_host(const char *peer)
 {
 	static const char mapped[] = "::ffff:";
 
@@ -58,7 +57,7 @@ int http_level_set(struct bytes body, const char *peer, struct buf *json)
 	enum log_level before = log_get_level();
 	enum log_level after;
 
-	if (!is_this_host(peer)) {
+	if (!http_is_this_host(peer)) {
 		buf_add_str(json,
 			"{\"error\":\"the log level is set from this host only; elsewhere set "
 			"log.level in the configuration and send SIGHUP\"}\n");

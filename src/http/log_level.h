@@ -5,11 +5,16 @@
 #ifndef HTTP_LOG_LEVEL_H
 #define HTTP_LOG_LEVEL_H
 
+#include <stdbool.h>
+
 #include "base/buf.h"
 #include "base/bytes.h"
 
 /* Appends {"level":"info"}. */
 void http_level_show(struct buf *json);
+
+/* True for the address of a client on this host. */
+bool http_is_this_host(const char *peer);
 
 /* Sets the level in `body`: one of the four words, with optional white space around it. `peer` is
  * the address of the client as text. Appends the answer and returns its code: 200, 400 (not a

@@ -29,6 +29,7 @@ static const struct {
 	[COMMAND_RUN] = { .needs_kafka = true },
 	[COMMAND_MIGRATE] = { .run = command_migrate },
 	[COMMAND_CHECK] = { .run = command_check, .needs_kafka = true },
+	[COMMAND_CONFIG] = { .run = command_config, .needs_kafka = false },
 	[COMMAND_STATUS] = { .on_inbox = op_status },
 	[COMMAND_LIST] = { .on_inbox = op_list },
 	[COMMAND_SHOW] = { .on_inbox = op_show },

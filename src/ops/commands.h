@@ -21,6 +21,8 @@ int command_adopt(const struct cli *cli, const struct config *config, struct err
  * most important failed check, which is already printed, so that `err` has no text: FAULT_DATABASE
  * when PostgreSQL cannot be reached, FAULT_KAFKA when Kafka cannot, FAULT_CHECK for anything else. */
 int command_check(const struct cli *cli, const struct config *config, struct err *err);
+/* Prints the configuration of the sidecar that runs on this host, or, if there is none, the one that it would start with. */
+int command_config(const struct cli *cli, const struct config *config, struct err *err);
 /* Passes each message to a command, until a signal: see bridge/exec/exec.h. */
 int command_exec(const struct cli *cli, struct err *err);
 /* Sends each message to a service, until a signal: see bridge/forward/forward.h. */

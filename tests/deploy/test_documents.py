@@ -26,7 +26,7 @@ def commands(text):
     for block in re.findall(r"```(?:sh|console)\n(.*?)```", text, re.S):
         for line in block.replace("\\\n", " ").splitlines():
             match = re.match(r"(?:\$ )?inboxd (\w+.*)", line)
-            if match and not match[1].startswith(("run", "check", "migrate", "exec", "forward")):
+            if match and not match[1].startswith(("run", "check", "migrate", "exec", "forward", "config")):
                 yield shlex.split(match[1], comments=True)
 
 

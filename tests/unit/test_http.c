@@ -262,7 +262,7 @@ static void an_unknown_path_is_answered_with_the_known_ones(void **state)
 	assert_says(answer, "Content-Type: application/json\r\n");
 	assert_string_equal(body_of(answer),
 		"{\"error\":\"no such path\",\"paths\":[\"/metrics\","
-		"\"/livez\",\"/readyz\",\"/status\",\"/log-level\"]}\n");
+		"\"/livez\",\"/readyz\",\"/status\",\"/config\",\"/log-level\"]}\n");
 }
 
 static void status_returns_the_text_of_the_program(void **state)

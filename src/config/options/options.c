@@ -389,8 +389,8 @@ const struct option option_table[] = {
 
 	{ "http", "listen", OPTION_STRING, .text = "127.0.0.1:9464", .check = check_listen,
 		.min = 0, .max = 255, AT(http.listen),
-		.help = "Address of /metrics, /livez, /readyz, /status and /log-level. "
-			"/log-level can be changed from this host only. Empty: off." },
+		.help = "Address of /metrics, /livez, /readyz, /status, /config and /log-level. "
+			"/config can be read, and /log-level can be changed, from this host only. Empty: off." },
 
 	{ "otlp", "endpoint", OPTION_STRING, .text = "", .check = check_otlp_endpoint, .min = 0,
 		.max = 1024, AT(otlp.endpoint),

@@ -43,6 +43,11 @@ const struct command_row cli_commands[] = {
 		"changes nothing. With --json: one object. Exit code 3: PostgreSQL cannot be reached;\n"
 		"otherwise 4: Kafka cannot be reached; otherwise 6: another check failed, also one for\n"
 		"which `run` exits with 2, 3 or 5.\n", 0 },
+	{ COMMAND_CONFIG, "config", "Print the configuration of the running sidecar", "",
+		"Asks the inboxd that listens on http.listen for the configuration that it uses. Prints\n"
+		"each value with secrets masked, where it is from, and what waits for a restart. If no\n"
+		"inboxd answers: the configuration that one would start with. With --json: as GET\n"
+		"/config, with what a change needs (SIGHUP or restart).\n", 0 },
 	{ COMMAND_STATUS, "status", "Show waiting and dead messages, partitions and instances", "",
 		"Counts stop at 10000, so that the command is equally fast for tables of any size.\n", 0 },
 	{ COMMAND_LIST, "list", "List messages, rejects or conflicts", "",

@@ -1,0 +1,78 @@
+"""SIGHUP says what it did, and the running configuration can be shown."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from support.sidecar import binary
+from support.wait import eventually
+
+
+def lines(sidecar, event):
+    return [line for line in map(json.loads, sidecar.stderr.splitlines()) if line["event"] == event]
+
+
+def reload(sidecar, changes):
+    """Writes the changes and reloads; returns when that is logged."""
+    before = len(lines(sidecar, "reloaded"))
+    sidecar.write_configuration(changes)
+    sidecar.signal(signal.SIGHUP)
+    eventually(lambda: len(lines(sidecar, "reloaded")) > before)
+
+
+def shown(sidecar):
+    status, _, body = sidecar.get("/config")
+    assert status == 200
+    return {line["key"]: line for line in json.loads(body)["configuration"]}
+
+
+def config_command(sidecar, *options):
+    """`inboxd config` with the file of the sidecar."""
+    return subprocess.run([binary(), "config", *options, "-c", sidecar.config_file], env=sidecar.env, capture_output=True,
+                          text=True, timeout=30, check=True)
+
+
+@pytest.fixture
+def sidecar(start_inboxd):
+    return start_inboxd(log={"format": "json"}, retry={"max_attempts": 7})
+
+
+def test_a_reload_logs_the_old_and_the_new_value_of_each_key_that_changed(sidecar):
+    reload(sidecar, {"retry": {"max_attempts": 3}, "worker": {"connections": 3}, "kafka": {"sasl.password": "hunter2"}})
+    assert [(line["key"], line["before"], line["now"]) for line in lines(sidecar, "config_changed")] == \
+        [("retry.max_attempts", "7", "3")]
+    waiting = {line["key"]: (line["before"], line["now"]) for line in lines(sidecar, "restart_needed")}
+    assert waiting["kafka.sasl.password"] == ("not set", "***")
+    assert waiting["worker.connections"][1] == "3"
+    assert "hunter2" not in sidecar.stderr
+    reload(sidecar, {})
+    assert len(lines(sidecar, "config_changed")) == 1, "nothing changed"
+
+
+def test_the_running_configuration_is_shown_with_origins_and_what_waits_for_a_restart(sidecar):
+    connections = shown(sidecar)["worker.connections"]
+    reload(sidecar, {"retry": {"max_attempts": 3}, "worker": {"connections": 3}, "kafka": {"sasl.password": "hunter2"}})
+    found = shown(sidecar)
+    assert (found["retry.max_attempts"]["value"], found["retry.max_attempts"]["change_needs"]) == ("3", "SIGHUP")
+    assert "inboxd.yaml:" in found["retry.max_attempts"]["origin"]
+    assert found["worker.connections"]["value"] == connections["value"]
+    assert (found["worker.connections"]["after_restart"], found["worker.connections"]["change_needs"]) == ("3", "restart")
+    assert (found["kafka.sasl.password"]["value"], found["kafka.sasl.password"]["after_restart"]) == ("not set", "***")
+    assert found["inbox.schema"]["origin"] == "default"
+    command = config_command(sidecar)
+    assert "; after a restart: 3" in next(line for line in command.stdout.splitlines() if line.startswith("worker.connections "))
+    assert json.loads(config_command(sidecar, "--json").stdout) == json.loads(sidecar.get("/config")[2])
+    assert "hunter2" not in command.stdout + sidecar.get("/config")[2]
+
+
+def test_without_a_running_sidecar_the_command_shows_what_one_would_start_with(sidecar):
+    sidecar.write_configuration({"retry": {"max_attempts": 4}})
+    assert shown(sidecar)["retry.max_attempts"]["value"] == "7"
+    sidecar.stop()
+    command = config_command(sidecar, "--json")
+    found = {line["key"]: line["value"] for line in json.loads(command.stdout)["configuration"]}
+    assert found["retry.max_attempts"] == "4"
+    assert json.loads(command.stdout)["running"] is False
+    assert "no inboxd answers" in command.stderr
