@@ -3,6 +3,8 @@
  * rows is due again in the next round, which begins after a pause nine times as long as the round,
  * so that retention uses at most a tenth of one backend. A kind without more rows is due again
  * after a tenth of its age, within limits.
+ *
+ * After a reload with a shorter age, a line says how many rows it affects, and the kind is due a minute later.
  */
 #include "periodic/janitor.h"
 
@@ -26,6 +28,7 @@
 #define SELDOM_MOST_MS    60000 /* for kinds with few rows */
 #define REQUESTS_IDLE_MS  10000 /* also between two counts of the requests */
 #define FAULT_LEAST_MS    1000
+#define SHORTER_PAUSE_MS  60000 /* time to take a shorter age back */
 #define FAULT_MOST_MS     60000
 #define LOG_EVERY_MS      10000
 #define INSTANCES_KEPT_MS (24LL * 3600 * 1000)
@@ -38,6 +41,8 @@ struct janitor {
 	struct metric *dropped;
 	struct metric *expired; /* requests */
 	int batch_rows;
+	const struct config *config; /* its ages are applied; NULL before the first round */
+	bool shorter[RETAIN_KINDS];  /* to be logged before it is applied */
 	int64_t due_ms[RETAIN_KINDS];
 	int64_t affected[RETAIN_KINDS]; /* since the last log line */
 	int64_t logged_ms;
@@ -101,6 +106,32 @@ static int64_t shortest_idle_ms(const struct config *config)
 	return shortest;
 }
 
+/* Says what a shorter age will delete. The number is -1 if it cannot be found out in time; a sidecar may not read the
+ * audit table. */
+static int announce(struct janitor *janitor, enum retain_kind kind, struct err *err)
+{
+	const int64_t age_ms = age_of(janitor->config, kind);
+	struct err unknown = ERR_INIT;
+	int64_t rows = -1;
+	int r = kind == RETAIN_AUDIT
+			? 0
+			: retain_preview(janitor->periodic.db, kind, age_ms, &rows, &unknown);
+
+	if (r < 0 && db_error_kind(&unknown) == PG_ERROR_LOST) {
+		*err = unknown;
+		return r;
+	}
+	log_warn("retention_shorter", LOG_STR("what", retain_name(kind)),
+		LOG_INT("age_s", age_ms / 1000), LOG_INT("rows", rows),
+		LOG_INT("begins_in_ms", SHORTER_PAUSE_MS),
+		LOG_STR("next",
+			"these rows are deleted, or lose their payloads; to keep them, restore the "
+			"previous age and send SIGHUP before"));
+	janitor->shorter[kind] = false;
+	janitor->due_ms[kind] = clock_now_ms() + SHORTER_PAUSE_MS;
+	return 0;
+}
+
 static int run_batch(struct janitor *janitor, const struct config *config, enum retain_kind kind,
 	bool *more, struct err *err)
 {
@@ -136,6 +167,10 @@ static int run_batches(struct janitor *janitor, bool *more, struct err *err)
 	struct periodic *periodic = &janitor->periodic;
 	int r = periodic_open_db(periodic, err);
 
+	for (int kind = 0; r == 0 && kind < RETAIN_KINDS; kind++) {
+		if (janitor->shorter[kind])
+			r = announce(janitor, kind, err);
+	}
 	for (int kind = 0; r == 0 && kind < RETAIN_KINDS && !periodic_is_stopping(periodic); kind++)
 		r = run_batch(janitor, periodic->known, kind, more, err);
 	return r;
@@ -225,13 +260,23 @@ static void recovered(void *arg, const struct outage_log *line)
 			LOG_OUTAGE_ENDED(line, clock_now_ms()));
 }
 
-/* The configured ages changed, so every kind is due. */
+/* The configured ages changed, so every kind is due. A shorter age is announced first. */
 static void configured(void *arg, const struct config *config)
 {
 	struct janitor *janitor = arg;
+	const struct config *before = janitor->config;
+	const int64_t now_ms = clock_now_ms();
 
-	(void)config;
-	memset(janitor->due_ms, 0, sizeof(janitor->due_ms));
+	for (int kind = 0; kind < RETAIN_KINDS; kind++) {
+		bool same = before != NULL && age_of(config, kind) == age_of(before, kind);
+
+		if (same && (janitor->shorter[kind] || janitor->due_ms[kind] > now_ms))
+			continue;
+		janitor->shorter[kind] =
+			before != NULL && !same && age_of(config, kind) < age_of(before, kind);
+		janitor->due_ms[kind] = 0;
+	}
+	janitor->config = config;
 }
 
 static int run_round(void *arg, int64_t *pause_ms, struct err *err)

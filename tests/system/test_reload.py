@@ -7,7 +7,10 @@ import subprocess
 import pytest
 
 from support.sidecar import binary
-from support.wait import eventually
+from support.scripts import always, DONE
+from support.wait import eventually, throughout
+
+HOUR = 3600
 
 
 def lines(sidecar, event):
@@ -76,3 +79,20 @@ def test_without_a_running_sidecar_the_command_shows_what_one_would_start_with(s
     assert found["retry.max_attempts"] == "4"
     assert json.loads(command.stdout)["running"] is False
     assert "no inboxd answers" in command.stderr
+
+
+def test_a_shorter_retention_says_how_many_rows_it_deletes_and_waits_a_minute(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(log={"format": "json"}, retention={"processed": "7d"})
+    handler(sidecar, always(DONE))
+    streams.events(topic, ["a", "b", "c"])
+    inbox.wait_processed(3)
+    inbox.query("UPDATE inbox.inbox_messages SET processed_at = processed_at - interval '2 h', received_at = received_at - interval '2 h'"
+                " WHERE event_id <> 'c'")
+    reload(sidecar, {"retention": {"processed": "1h"}})
+    (line,) = eventually(lambda: lines(sidecar, "retention_shorter"))
+    assert (line["what"], line["rows"], line["age_s"], line["begins_in_ms"]) == ("processed", 2, HOUR, 60000)
+    throughout(lambda: inbox.count() == 3, 5)
+    reload(sidecar, {"retention": {"processed": "7d"}})
+    reload(sidecar, {"retention": {"processed": "1h"}})
+    eventually(lambda: len(lines(sidecar, "retention_shorter")) == 2)
+    throughout(lambda: inbox.count() == 3, 2)

@@ -160,7 +160,7 @@ def test_ages_are_reloaded_at_sighup(start_inboxd, handler, streams, topic, inbo
     throughout(lambda: inbox.count() == 2, 2)
     sidecar.write_configuration(retention(dead="30m", processed="2h"))
     sidecar.signal(signal.SIGHUP)
-    eventually(lambda: [row["event_id"] for row in inbox.messages()] == ["done"])
+    eventually(lambda: [row["event_id"] for row in inbox.messages()] == ["done"], timeout=120)  # it waits a minute
 
 
 def test_rejects_conflicts_and_audit_have_ages_of_their_own(start_inboxd, handler, produce, topic, inbox):

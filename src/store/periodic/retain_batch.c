@@ -5,7 +5,8 @@
 
 #include "queries.h"
 
-#define COUNT_MOST 10000
+#define COUNT_MOST   10000
+#define PREVIEW_MOST 100000
 
 static const char *const names[RETAIN_KINDS] = {
 	[RETAIN_PAYLOAD] = "payload",
@@ -46,6 +47,22 @@ int retain_run(
 	out->affected = rows_int(rows, 0, 1);
 	out->more = rows_bool(rows, 0, 2);
 	return 0;
+}
+
+int retain_preview(
+	struct db *db, enum retain_kind kind, int64_t age_ms, int64_t *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_text(&params, names[kind]);
+	params_bigint(&params, age_ms);
+	params_bigint(&params, PREVIEW_MOST);
+	r = db_run(db, QUERY_RETAIN_PREVIEW, &params, &rows, err);
+	if (r == 0)
+		*out = rows_int(rows, 0, 0);
+	return r;
 }
 
 int retain_count_requests(struct db *db, struct request_counts *out, struct err *err)
