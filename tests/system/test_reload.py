@@ -96,3 +96,14 @@ def test_a_shorter_retention_says_how_many_rows_it_deletes_and_waits_a_minute(st
     reload(sidecar, {"retention": {"processed": "1h"}})
     eventually(lambda: len(lines(sidecar, "retention_shorter")) == 2)
     throughout(lambda: inbox.count() == 3, 2)
+
+
+@pytest.mark.parametrize(("section", "key", "meant"), [
+    ("postgres", "database", "dbname"), ("postgres", "username", "user"), ("retry", "max_backoff", "backoff_max"),
+    ("kafka", "bootstrap_servers", "bootstrap.servers"), ("kafka", "brokers", "bootstrap.servers")])
+def test_a_key_of_another_program_gets_a_suggestion(make_inboxd, section, key, meant):
+    sidecar = make_inboxd()
+    sidecar.write_configuration({section: {key: "x"}})
+    result = subprocess.run([binary(), "config", "-c", sidecar.config_file], env=sidecar.env, capture_output=True, text=True,
+                            timeout=30, check=False)
+    assert f'did you mean "{meant}"?' in result.stderr.replace('\\"', '"')

@@ -119,6 +119,39 @@ static int unknown_key(const struct written_key *written, struct err *err)
 		written->section, written->name, hint);
 }
 
+/* What people write who know other programs. */
+static const struct {
+	const char *section;
+	const char *written;
+	const char *name;
+} often_written[] = {
+	{ "kafka", "brokers", "bootstrap.servers" },
+	{ "kafka", "servers", "bootstrap.servers" },
+	{ "kafka", "topic", "topics" },
+	{ "kafka", "group", "group.id" },
+	{ "kafka", "consumer.group", "group.id" },
+	{ "kafka", "username", "sasl.username" },
+	{ "kafka", "user", "sasl.username" },
+	{ "kafka", "password", "sasl.password" },
+	{ "postgres", "database", "dbname" },
+	{ "postgres", "db", "dbname" },
+	{ "postgres", "username", "user" },
+	{ "postgres", "hostname", "host" },
+	{ "postgres", "url", "dbname" },
+	{ "postgres", "uri", "dbname" },
+	{ "postgres", "dsn", "dbname" },
+	{ "postgres", "ssl", "sslmode" },
+};
+
+static void offer_often_written(struct nearest *nearest, const char *section)
+{
+	for (size_t i = 0; i < sizeof(often_written) / sizeof(often_written[0]); i++) {
+		if (strcmp(often_written[i].section, section) == 0 &&
+			strcasecmp(often_written[i].written, nearest->wanted) == 0)
+			nearest_prefer(nearest, often_written[i].name);
+	}
+}
+
 /* The names that a section's library lists, ended by NULL; NULL when they were not given. */
 static const char *const *listed_names(
 	const struct config_sources *sources, const struct section *section)
@@ -144,6 +177,7 @@ static int check_listed(const struct section *section, const struct written_key 
 	}
 	if (listed == NULL)
 		return 0;
+	offer_often_written(&nearest, section->name);
 	nearest_hint(&nearest, hint);
 	if (section->listed)
 		return err_set(err, FAULT_CONFIG, "%s: section \"%s\" has no key \"%s\"%s",

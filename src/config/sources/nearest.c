@@ -5,6 +5,7 @@
 #include "config/sources/nearest.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,6 +41,37 @@ static size_t distance(const char *a, const char *b)
 	return row[width];
 }
 
+static size_t word_length(const char *word)
+{
+	return strcspn(word, "._-");
+}
+
+static const char *next_word(const char *word)
+{
+	word += word_length(word);
+	return *word == '\0' ? word : word + 1;
+}
+
+static bool has_word(const char *name, const char *word)
+{
+	for (; *name != '\0'; name = next_word(name)) {
+		if (word_length(name) == word_length(word) &&
+			strncasecmp(name, word, word_length(word)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* "max_backoff" and "backoff_max", "bootstrap_servers" and "bootstrap.servers". */
+static bool has_same_words(const char *a, const char *b)
+{
+	bool same = strlen(a) == strlen(b);
+
+	for (const char *word = a; *word != '\0' && same; word = next_word(word))
+		same = has_word(b, word);
+	return same;
+}
+
 void nearest_start(struct nearest *nearest, const char *wanted)
 {
 	size_t third = strlen(wanted) / 3;
@@ -49,13 +81,19 @@ void nearest_start(struct nearest *nearest, const char *wanted)
 
 void nearest_offer(struct nearest *nearest, const char *name)
 {
-	size_t away = distance(nearest->wanted, name);
+	size_t away = has_same_words(nearest->wanted, name) ? 0 : distance(nearest->wanted, name);
 
 	/* A name that shares no letter does not help, however short it is. */
 	if (away >= nearest->distance || away >= strlen(name))
 		return;
 	nearest->best = name;
 	nearest->distance = away;
+}
+
+void nearest_prefer(struct nearest *nearest, const char *name)
+{
+	nearest->best = name;
+	nearest->distance = 0;
 }
 
 void nearest_hint(const struct nearest *nearest, char out[NEAREST_HINT_BYTES])

@@ -23,6 +23,8 @@ struct nearest {
 void nearest_start(struct nearest *nearest, const char *wanted);
 /* Keeps `name` when it is the nearest so far. Of equally near names the first one stays. */
 void nearest_offer(struct nearest *nearest, const char *name);
+/* Keeps `name`, whatever was offered. */
+void nearest_prefer(struct nearest *nearest, const char *name);
 /* The question to append to an error, or "" when no name is near enough. */
 void nearest_hint(const struct nearest *nearest, char out[NEAREST_HINT_BYTES]);
 
