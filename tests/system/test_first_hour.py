@@ -1,0 +1,42 @@
+"""What someone meets who uses inboxd for the first time."""
+
+import base64
+import json
+
+from support.wait import eventually
+from support.wire import Wire, hello_params
+
+LARGE = 200_000  # more than the 64 KiB at which a scanner of Go stops
+
+
+def test_no_delivery_comes_before_the_reply_to_hello(inboxd, streams, topic, inbox):
+    streams.events(topic, [f"e{number}" for number in range(300)])
+    inbox.wait_stored(300)
+    for number in range(20):
+        with Wire(inboxd.socket_path) as wire:
+            wire.send_line({"jsonrpc": "2.0", "id": 1, "method": "hello", "params": hello_params(handler="demo")})
+            first, second = wire.read_line(), wire.read_line()
+            assert first["id"] == 1 and first["result"]["protocol"] == 1, f"connection {number}"
+            assert second["method"] == "deliver"
+
+
+def test_a_small_handler_gets_data_that_is_not_json_and_lines_longer_than_a_scanner_of_go(inboxd, produce, topic, inbox):
+    produce(topic, b"\x00\x01Avro", headers=[("id", "bytes")])
+    produce(topic, None, headers=[("id", "tombstone")])
+    produce(topic, json.dumps({"text": "x" * LARGE}).encode(), headers=[("id", "large")])
+    inbox.wait_stored(3)
+    with Wire(inboxd.socket_path) as wire:
+        wire.send_line({"jsonrpc": "2.0", "id": 1, "method": "hello", "params": hello_params(handler="demo")})
+        assert wire.read_line()["id"] == 1
+        events = {}
+        for _ in range(3):
+            line = wire.read_line()
+            event = line["params"]["event"]
+            events[event["id"]] = event
+            verdict = {"status": "done"} if "data" in event else {"status": "dead", "reason": "the data is not JSON"}
+            wire.send_line({"jsonrpc": "2.0", "id": line["id"], "result": verdict})
+        assert base64.b64decode(events["bytes"]["data_base64"]) == b"\x00\x01Avro" and "data" not in events["bytes"]
+        assert "data" not in events["tombstone"] and "data_base64" not in events["tombstone"]
+        assert len(events["large"]["data"]["text"]) == LARGE
+        eventually(lambda: {row["event_id"]: row["status"] for row in inbox.messages()} ==
+                   {"bytes": "dead", "tombstone": "dead", "large": "processed"})
