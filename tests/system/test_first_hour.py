@@ -40,3 +40,20 @@ def test_a_small_handler_gets_data_that_is_not_json_and_lines_longer_than_a_scan
         assert len(events["large"]["data"]["text"]) == LARGE
         eventually(lambda: {row["event_id"]: row["status"] for row in inbox.messages()} ==
                    {"bytes": "dead", "tombstone": "dead", "large": "processed"})
+
+
+def roles(sidecar):
+    result = sidecar.command("migrate", "--roles")
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_migrate_roles_says_which_it_made_and_what_to_grant(make_inboxd, db):
+    sidecar = make_inboxd()
+    db.execute("DROP ROLE IF EXISTS inboxd_reader")
+    assert "role inboxd_reader    made now, privileges granted; nobody has it" in roles(sidecar)
+    again = roles(sidecar)
+    assert "role inboxd_reader    existed, privileges granted" in again
+    assert "role inboxd_sidecar   existed, privileges granted; granted to billing_inbox" in again
+    grant = next(line.strip() for line in again.splitlines() if "GRANT inboxd_reader" in line)
+    db.execute(grant.replace("READER", "billing_inbox"))
