@@ -391,6 +391,23 @@ static int try_all(const struct config *config, struct check_print *print)
 	return worst;
 }
 
+int check_servers(const struct config *config)
+{
+	static const enum check_id ids[] = { KAFKA, POSTGRES };
+	int worst = 0;
+
+	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+		struct check_print print = { .json = false };
+		struct check_result result = { .name = checks[ids[i]].name, .found = BUF_INIT };
+
+		result.fault = (struct err)ERR_INIT;
+		worst = worse(worst, try_one(ids[i], config, &result));
+		print_result(&print, &result);
+		buf_fini(&result.found);
+	}
+	return worst;
+}
+
 int command_check(const struct cli *cli, const struct config *config, struct err *err)
 {
 	struct check_print print = { .json = cli->json };

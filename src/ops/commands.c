@@ -19,7 +19,7 @@
 extern char **environ;
 
 /* A command is one of four kinds: `on_inbox` works on the tables alone, `run` does the whole
- * command itself, `bridge` is a handler and needs no configuration, and COMMAND_RUN, the daemon, also needs the sources to read them again at SIGHUP. */
+ * command itself, `bridge` reads no configuration, as the commands that are handlers, and COMMAND_RUN, the daemon, also needs the sources to read them again at SIGHUP. */
 static const struct {
 	op_function *on_inbox;
 	int (*run)(const struct cli *cli, const struct config *config, struct err *err);
@@ -30,6 +30,7 @@ static const struct {
 	[COMMAND_MIGRATE] = { .run = command_migrate },
 	[COMMAND_CHECK] = { .run = command_check, .needs_kafka = true },
 	[COMMAND_CONFIG] = { .run = command_config, .needs_kafka = false },
+	[COMMAND_INIT] = { .bridge = command_init },
 	[COMMAND_STATUS] = { .on_inbox = op_status },
 	[COMMAND_LIST] = { .on_inbox = op_list },
 	[COMMAND_SHOW] = { .on_inbox = op_show },

@@ -21,6 +21,10 @@ int command_adopt(const struct cli *cli, const struct config *config, struct err
  * most important failed check, which is already printed, so that `err` has no text: FAULT_DATABASE
  * when PostgreSQL cannot be reached, FAULT_KAFKA when Kafka cannot, FAULT_CHECK for anything else. */
 int command_check(const struct cli *cli, const struct config *config, struct err *err);
+/* Two of these checks, for `inboxd init`: prints whether Kafka, with its topics, and PostgreSQL can be reached. */
+int check_servers(const struct config *config);
+/* Writes a configuration file for a topic, a broker and a database, after it has connected to both. */
+int command_init(const struct cli *cli, struct err *err);
 /* Prints the configuration of the sidecar that runs on this host, or, if there is none, the one that it would start with. */
 int command_config(const struct cli *cli, const struct config *config, struct err *err);
 /* Passes each message to a command, until a signal: see bridge/exec/exec.h. */

@@ -2,7 +2,9 @@
 
 import base64
 import json
+import subprocess
 
+from support.sidecar import binary
 from support.wait import eventually
 from support.wire import Wire, hello_params
 
@@ -57,3 +59,26 @@ def test_migrate_roles_says_which_it_made_and_what_to_grant(make_inboxd, db):
     assert "role inboxd_sidecar   existed, privileges granted; granted to billing_inbox" in again
     grant = next(line.strip() for line in again.splitlines() if "GRANT inboxd_reader" in line)
     db.execute(grant.replace("READER", "billing_inbox"))
+
+
+def init(path, *arguments):
+    return subprocess.run([binary(), "init", "-c", str(path), *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_init_writes_a_file_with_which_check_reaches_both_servers(kafka, postgres, streams, topic, tmp_path):
+    path = tmp_path / "inboxd.yaml"
+    database = postgres.conninfo() + " password=hunter2"
+    assert init(path, topic, kafka.bootstrap, database).returncode == 0
+    assert "hunter2" not in path.read_text() and topic in path.read_text()
+    before = path.read_text()
+    refused = init(path, "other", kafka.bootstrap, database)
+    assert refused.returncode == 1 and "was not changed" in refused.stderr and path.read_text() == before
+    checked = subprocess.run([binary(), "check", "-c", str(path)], capture_output=True, text=True, timeout=60, check=False)
+    assert "ok     kafka" in checked.stdout and "ok     postgres" in checked.stdout
+
+
+def test_init_says_what_is_wrong_and_writes_nothing(kafka, topic, tmp_path):
+    path = tmp_path / "inboxd.yaml"
+    result = init(path, topic, kafka.bootstrap, "postgres://nobody@127.0.0.1:1/none")
+    assert result.returncode == 3 and "FAILED postgres" in result.stdout and not path.exists()
+    assert "no file was written" in result.stdout

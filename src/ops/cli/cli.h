@@ -20,6 +20,7 @@ enum command {
 	COMMAND_MIGRATE,
 	COMMAND_CHECK,
 	COMMAND_CONFIG,
+	COMMAND_INIT,
 	COMMAND_STATUS,
 	COMMAND_LIST,
 	COMMAND_SHOW,
@@ -120,6 +121,7 @@ struct cli {
 	bool json;
 	bool migrate;       /* run --migrate */
 	bool roles;         /* migrate --roles */
+	bool force;         /* init --force */
 	const char **words; /* arguments that are not options, in order; owned by the struct */
 	size_t word_count;
 	struct cli_filter filter;

@@ -48,6 +48,13 @@ const struct command_row cli_commands[] = {
 		"each value with secrets masked, where it is from, and what waits for a restart. If no\n"
 		"inboxd answers: the configuration that one would start with. With --json: as GET\n"
 		"/config, with what a change needs (SIGHUP or restart).\n", 0 },
+	{ COMMAND_INIT, "init", "Write a configuration file for a topic, a broker and a database",
+		"TOPIC BROKER DATABASE",
+		"Connects to the broker (HOST:PORT) and to the database, says what is wrong, and writes a\n"
+		"commented configuration file: --config, otherwise INBOXD_CONFIG, otherwise inboxd.yaml.\n"
+		"DATABASE is postgres://USER@HOST:PORT/NAME, or \"host=... user=... dbname=...\". A password\n"
+		"in it is used for the check and not written. An existing file stays as it is. Exit code\n"
+		"3: PostgreSQL, 4: Kafka cannot be reached, and no file was written.\n", 3 },
 	{ COMMAND_STATUS, "status", "Show waiting and dead messages, partitions and instances", "",
 		"Counts stop at 10000, so that the command is equally fast for tables of any size.\n", 0 },
 	{ COMMAND_LIST, "list", "List messages, rejects or conflicts", "",
@@ -180,6 +187,8 @@ const struct option_row cli_options[] = {
 		"update the schema first", NULL },
 	{ 0, "roles", NULL, FOR(COMMAND_MIGRATE), KIND_FLAG, offsetof(struct cli, roles),
 		"also create the roles inboxd_sidecar, _handler, _service, _operator and _reader and grant their privileges", NULL },
+	{ 0, "force", NULL, FOR(COMMAND_INIT), KIND_FLAG, offsetof(struct cli, force),
+		"replace an existing file, and write it although a server cannot be reached", NULL },
 	{ 0, "status", "STATUS", FOR(COMMAND_LIST), KIND_TEXT, offsetof(struct cli, filter.status),
 		"only messages in this state; waiting includes retrying and parked",
 		"waiting retrying parked claimed processed dead" },

@@ -387,3 +387,25 @@ void connect_keywords_free(char **names)
 		free(*name);
 	free(names);
 }
+
+int connect_parse(const char *text, connect_visit *visit, void *arg, struct err *err)
+{
+	char *why = NULL;
+	PQconninfoOption *options = PQconninfoParse(text, &why);
+	int r = 0;
+
+	/* the text of libpq can contain the password */
+	PQfreemem(why);
+	if (options == NULL)
+		return err_set(err, FAULT_USAGE,
+			"the database is not a connection string: write "
+			"postgres://USER@HOST:PORT/DATABASE, or \"host=HOST user=USER "
+			"dbname=DATABASE\"");
+	for (const PQconninfoOption *option = options; option->keyword != NULL && r == 0;
+		option++) {
+		if (option->val != NULL)
+			r = visit(option->keyword, option->val, arg, err);
+	}
+	PQconninfoFree(options);
+	return r;
+}

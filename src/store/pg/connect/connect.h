@@ -22,4 +22,8 @@ int connect_run(struct pg_conn **out, const struct settings *settings, const cha
 int connect_keywords_new(char ***out, struct err *err);
 void connect_keywords_free(char **names);
 
+/* Calls `visit` for each keyword that a connection string (a URI, or keyword=value) sets. FAULT_USAGE: it is none. Pure. */
+typedef int connect_visit(const char *keyword, const char *value, void *arg, struct err *err);
+int connect_parse(const char *text, connect_visit *visit, void *arg, struct err *err);
+
 #endif
