@@ -119,6 +119,10 @@ struct socket_config {
 	size_t allow_uid_count;
 };
 
+struct requests_config {
+	bool socket;
+};
+
 struct http_config {
 	char *listen; /* "" = off */
 };
@@ -181,6 +185,7 @@ struct config {
 	struct outbox_config outbox;
 	struct worker_config worker;
 	struct socket_config socket;
+	struct requests_config requests;
 	struct http_config http;
 	struct otlp_config otlp;
 	struct retention_config retention;

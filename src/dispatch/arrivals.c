@@ -199,7 +199,9 @@ static void take_other(struct dispatch *dispatch, struct job *job)
 		settler_take(&dispatch->table, job);
 	} else {
 		jobs_ended(&dispatch->table, job);
-		if (job->kind == JOB_HANDLERS) {
+		if (job->kind == JOB_LEASED) {
+			leased_take(&dispatch->sessions, job);
+		} else if (job->kind == JOB_HANDLERS) {
 			if (job->result == 0)
 				pausing_take(dispatch, &job->handlers.known.pauses);
 			handler_memory_take(&dispatch->groups, job);

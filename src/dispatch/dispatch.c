@@ -36,7 +36,9 @@ static void run_round(struct dispatch *dispatch, int64_t now_ms)
 	settler_run(table, now_ms);
 	claimer_run_rescue(table, now_ms);
 	handler_memory_run(&dispatch->groups, now_ms);
+	leased_run_first(&dispatch->sessions, now_ms);
 	claimer_run(table, now_ms);
+	leased_run(&dispatch->sessions, now_ms);
 	settler_run(table, now_ms);
 	sessions_send_outputs(&dispatch->sessions);
 }
@@ -88,6 +90,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	entries_end_retries(&dispatch->order, now_ms);
 	handler_groups_tick(&dispatch->groups, now_ms);
 	sessions_tick(&dispatch->sessions, now_ms);
+	leased_tick(&dispatch->sessions, now_ms);
 	admission_usage(dispatch->context.options.admission, &count, &bytes, &bytes_free);
 	metric_set(dispatch->claimed_gauge, (double)count);
 	metric_set(dispatch->claimed_bytes_gauge, (double)bytes);

@@ -40,7 +40,9 @@ static bool is_at_rest(const struct dispatch *dispatch)
 	size_t kept = table->settler.refused_count + dispatch->order.verdicts.deferred;
 
 	return dispatch->order.entry_count == kept && settler_is_empty(table) &&
-	       table->claimer.claims_under_way == 0 && STAILQ_EMPTY(&dispatch->arrivals.waiting) &&
+	       table->claimer.claims_under_way == 0 &&
+	       dispatch->sessions.leased.under_way_count == 0 &&
+	       STAILQ_EMPTY(&dispatch->arrivals.waiting) &&
 	       queue_length(dispatch->context.options.in) == 0;
 }
 

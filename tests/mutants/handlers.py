@@ -174,7 +174,7 @@ MUTANTS = [
            edit("src/dispatch/protocol/reply.c", " && out->length - start < PROTOCOL_MAX_ECHO", " && out->length >= start"),
            tests=[PROTOCOL + "the_hello_reply_counts_omitted_subscriptions"]),
     mutant("R15", "a refused hello is not logged",
-           edit("src/dispatch/sessions/requests.c", "\tif (session->connection.group == NULL)\n\t\thello_refuse(", "\tif (!session)\n\t\thello_refuse("),
+           edit("src/dispatch/sessions/requests.c", "\tif (session->connection.group == NULL && !session->for_requests)\n\t\thello_refuse(", "\tif (!session)\n\t\thello_refuse("),
            tests=["system/test_protocol_conformance.py::test_a_refused_hello_is_in_the_log_with_code_and_reason"]),
     mutant("R15", "a hello with a duplicate subscription is not logged",
            edit("src/dispatch/sessions/hello.c", "refuse(session, line, refusal_code(r)", "session_reply_error(session, line->id, refusal_code(r)"),

@@ -4,6 +4,8 @@ from mutants.mutant import edit, mutant
 
 FUNCTIONS = "sql/functions/requests.sql"
 SQL = "sql/test_requests.py::"
+LEASED = "src/dispatch/sessions/leased_requests.c"
+SYSTEM = "system/test_leased_requests.py::"
 
 MUTANTS = [
     mutant("I1", "the lock is not taken",
@@ -66,4 +68,17 @@ MUTANTS = [
            edit("sql/functions/retain.sql", "        ORDER BY e.expires_at LIMIT max_rows\n        FOR UPDATE SKIP LOCKED));",
                 "        ORDER BY e.expires_at LIMIT max_rows\n        FOR UPDATE));"),
            tests=[SQL + "test_the_janitor_waits_for_no_row_and_deletes_none_that_runs_anew"]),
+    mutant("I4", "a request over the socket that waits is not answered",
+           edit(LEASED, "else if (now_ms - request->since_ms >= WAIT_MS)", "else if (now_ms < 0)"),
+           edit(LEASED, "session_reply_error(request->session, id, PROTOCOL_DATABASE_AWAY,", "(void)(id); if (0) session_reply_error(request->session, id, PROTOCOL_DATABASE_AWAY,"),
+           tests=[SYSTEM + "test_a_stopped_database_is_an_error_and_never_a_hang"]),
+    mutant("I4", "a connection may have any number of open requests",
+           edit(LEASED, "session->leased_count >= PROTOCOL_MAX_OPEN", "session->leased_count > 100000"),
+           tests=[SYSTEM + "test_the_65th_open_request_is_refused_and_the_others_are_answered"]),
+    mutant("I4", "with one worker requests over the socket come before every claim",
+           edit(LEASED, "leased->under_way_count == 0 && !leased->had_turn", "leased->under_way_count == 0"),
+           tests=[SYSTEM + "test_with_one_worker_requests_and_messages_take_turns"]),
+    mutant("I4", "a lost token over the socket is no error of its own",
+           edit("src/store/leased_requests.c", "\t\treturn LEASED_LOST;", "\t\treturn LEASED_WRONG;"),
+           tests=[SYSTEM + "test_a_lease_that_is_over_is_taken_over_and_the_first_holder_has_lost_it"]),
 ]

@@ -13,7 +13,7 @@ from test_requests import begin, set_back
 
 DOCUMENT = (pathlib.Path(__file__).resolve().parents[2] / "docs/idempotency-keys.md").read_text()
 BLOCKS = [textwrap.dedent(found) for found in re.findall(r"^ *```sql\n(.*?)^ *```$", DOCUMENT, re.M | re.S)]
-SERVE, AGAIN, LEASED, BY_HAND, STATES, FORGET, RESULT = BLOCKS
+SERVE, AGAIN, LEASED, BY_HAND, _GRANT, STATES, FORGET, RESULT = BLOCKS
 
 
 @pytest.fixture

@@ -91,6 +91,9 @@ const struct section option_sections[] = {
 		"instance." },
 	{ "socket", SECTION_FIXED, NULL,
 		"The Unix socket to which handlers connect." },
+	{ "requests", SECTION_FIXED, NULL,
+		"Requests with an idempotency key; see docs/idempotency-keys.md. The functions in "
+		"the database need no configuration." },
 	{ "http", SECTION_FIXED, NULL,
 		"The HTTP server for metrics and health." },
 	{ "otlp", SECTION_FIXED, NULL,
@@ -386,6 +389,12 @@ const struct option option_table[] = {
 		.count_offset = offsetof(struct config, socket.allow_uid_count),
 		.help = "Numeric ids of the users that may connect. Empty: every user that "
 			"the file mode allows." },
+
+	{ "requests", "socket", OPTION_FLAG, .text = "false", .words = no_yes_words,
+		AT(requests.socket),
+		.help = "Whether clients of the socket can begin and complete requests with an "
+			"idempotency key. Every user that may connect to the socket can then read "
+			"the stored responses and the results of messages." },
 
 	{ "http", "listen", OPTION_STRING, .text = "127.0.0.1:9464", .check = check_listen,
 		.min = 0, .max = 255, AT(http.listen),

@@ -43,7 +43,15 @@ void protocol_vwords(char *text, const char *format, va_list args)
 const char *protocol_quote(struct line_memory *memory, const char *text);
 
 /* The kinds of lines that a problem makes invalid. SCOPE_LINE: every line. */
-enum problem_scope { SCOPE_LINE, SCOPE_HELLO, SCOPE_EXTEND, SCOPE_WINDOW, SCOPE_ANSWER, SCOPES };
+enum problem_scope {
+	SCOPE_LINE,
+	SCOPE_HELLO,
+	SCOPE_EXTEND,
+	SCOPE_WINDOW,
+	SCOPE_LEASED,
+	SCOPE_ANSWER,
+	SCOPES
+};
 
 /* One result, one error, or one entry of a batch answer. */
 struct draft_verdict {
@@ -71,6 +79,10 @@ struct draft_params {
 	const char *delivery;
 	int64_t timeout_ms; /* of a hello or an extend; -1 = not given, as the next */
 	int64_t max_in_flight;
+	bool subscribe_given;
+	bool lease_given;
+	bool token_given;
+	struct bytes whole; /* all of them as they were written; borrowed from the line */
 };
 
 struct draft_answer {

@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/text/utf8.h"
 #include "config/sources/nearest.h"
 #include "dispatch/protocol/draft.h"
 #include "dispatch/protocol/storable.h"
 #include "json/table.h"
+#include "json/text.h"
 
 enum place {
 	NOWHERE,
@@ -57,8 +59,9 @@ static const char *const paths[] = {
 #define OF_HELLO  (1u << SCOPE_HELLO)
 #define OF_EXTEND (1u << SCOPE_EXTEND)
 #define OF_WINDOW (1u << SCOPE_WINDOW)
+#define OF_LEASED (1u << SCOPE_LEASED)
 #define OF_ANSWER (1u << SCOPE_ANSWER)
-#define OF_PARAMS (OF_HELLO | OF_EXTEND | OF_WINDOW)
+#define OF_PARAMS (OF_HELLO | OF_EXTEND | OF_WINDOW | OF_LEASED)
 
 /* Notes a problem of this member for all its scopes. */
 __attribute__((format(printf, 3, 4))) static void problem(
@@ -184,6 +187,30 @@ static void set_number(void *target, const struct json_rule *rule, const struct 
 			(long long)rule->min, (long long)rule->max);
 	else
 		*(int64_t *)field_of(target, rule) = number;
+}
+
+static void check_number(void *target, const struct json_rule *rule, const struct json_token *value)
+{
+	int64_t number;
+	const bool whole = integer(target, value->raw, &number);
+
+	if (!whole || number < rule->min || number > rule->max)
+		problem(target, rule, "must be a whole number from %lld to %lld",
+			(long long)rule->min, (long long)rule->max);
+}
+
+static void set_lease(void *target, const struct json_rule *rule, const struct json_token *value)
+{
+	((struct draft *)target)->params.lease_given = true;
+	check_number(target, rule, value);
+}
+
+static void check_base64(void *target, const struct json_rule *rule, const struct json_token *value)
+{
+	CLEANUP(buf_fini) struct buf bytes = BUF_INIT;
+
+	if (!base64_decode(&bytes, value->text))
+		problem(target, rule, "must be base64, padded and without line breaks");
 }
 
 static void set_protocol(void *target, const struct json_rule *rule, const struct json_token *value)
@@ -446,19 +473,36 @@ static const struct json_rule rules[] = {
 	{ PARAMS, "protocol", OF_HELLO, ARRAY, PROTOCOLS, set_presence, IN(draft, params.protocol_given) },
 	{ PARAMS, "handler", OF_HELLO, STRING, 0, set_name, IN(draft, params.hello.handler),
 		1, PROTOCOL_MAX_NAME },
-	{ PARAMS, "consumer", OF_HELLO, STRING, 0, set_name, IN(draft, params.hello.consumer),
+	{ PARAMS, "consumer", OF_HELLO | OF_LEASED, STRING, 0, set_name, IN(draft, params.hello.consumer),
 		1, PROTOCOL_MAX_NAME },
 	{ PARAMS, "instance", OF_HELLO, STRING, 0, set_name, IN(draft, params.hello.instance),
 		0, PROTOCOL_MAX_NAME },
 	{ PARAMS, "client", OF_HELLO, STRING, 0, set_name, IN(draft, params.hello.client),
 		0, PROTOCOL_MAX_NAME },
-	{ PARAMS, "subscribe", OF_HELLO, ARRAY, SUBSCRIBE },
+	{ PARAMS, "subscribe", OF_HELLO, ARRAY, SUBSCRIBE, set_presence, IN(draft, params.subscribe_given) },
+	{ PARAMS, "role", OF_HELLO, STRING, 0, set_plain, IN(draft, params.hello.role) },
 	{ PARAMS, "batch", OF_HELLO, OBJECT, BATCH },
 	{ PARAMS, "max_in_flight", OF_HELLO | OF_WINDOW, NUMBER, 0, set_number,
 		IN(draft, params.max_in_flight), 0, PROTOCOL_MAX_WINDOW },
 	{ PARAMS, "timeout_ms", OF_HELLO | OF_EXTEND, NUMBER, 0, set_number,
 		IN(draft, params.timeout_ms), 1, PROTOCOL_MAX_DELAY_MS },
 	{ PARAMS, "delivery", OF_EXTEND, STRING, 0, set_plain, IN(draft, params.delivery) },
+	/* PostgreSQL reads the parameters of leased requests. Here only their kinds are checked. */
+	{ PARAMS, "key", OF_LEASED, STRING },
+	{ PARAMS, "scope", OF_LEASED, STRING },
+	{ PARAMS, "operation", OF_LEASED, STRING },
+	{ PARAMS, "fingerprint", OF_LEASED, STRING, 0, check_base64 },
+	{ PARAMS, "lease_ms", OF_LEASED, NUMBER, 0, set_lease, 0, 1, PROTOCOL_MAX_DELAY_MS },
+	{ PARAMS, "keep_ms", OF_LEASED, NUMBER, 0, check_number, 0, 1, PROTOCOL_MAX_DELAY_MS },
+	{ PARAMS, "lost", OF_LEASED, STRING },
+	{ PARAMS, "token", OF_LEASED, STRING, 0, set_presence, IN(draft, params.token_given) },
+	{ PARAMS, "status", OF_LEASED, NUMBER, 0, check_number, 0, 100, 599 },
+	{ PARAMS, "headers", OF_LEASED, OBJECT },
+	{ PARAMS, "body", OF_LEASED, STRING, 0, check_base64 },
+	{ PARAMS, "reason", OF_LEASED, STRING },
+	{ PARAMS, "point", OF_LEASED, STRING },
+	{ PARAMS, "source", OF_LEASED, STRING },
+	{ PARAMS, "event_id", OF_LEASED, STRING },
 	{ PROTOCOLS, NULL, OF_HELLO, NUMBER, 0, set_protocol },
 	{ SUBSCRIBE, NULL, OF_HELLO, OBJECT, SUB, set_sub },
 	{ SUB, "topic", OF_HELLO, STRING, 0, set_topic, 0, 1, PROTOCOL_MAX_NAME },
@@ -559,6 +603,8 @@ static void ended(void *target, int place, struct bytes raw)
 
 	if (place == SUB)
 		end_subscription(draft, json_table_element(&table, SUBSCRIBE));
+	else if (place == PARAMS)
+		draft->params.whole = raw;
 	else if (place == EMIT)
 		end_emit(draft, raw);
 	else if (place == ENTRY)

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "model/message/ordering.h"
 #include "model/routing/routing.h"
+#include "store/leased_requests.h"
 
 #define PROTOCOL_MAX_LINE     33554432 /* bytes, LF included */
 #define PROTOCOL_MAX_SUBS     1000
@@ -31,6 +32,8 @@
 #define PROTOCOL_MAX_CODE     64      /* bytes; longer ones are cut */
 #define PROTOCOL_MAX_EMIT     1000    /* events of one answer */
 #define PROTOCOL_MAX_ECHO     16384   /* bytes of subscriptions in a reply; then they are counted */
+#define PROTOCOL_MAX_PARAMS   2097152 /* bytes of the parameters of a leased request */
+#define PROTOCOL_MAX_OPEN     64      /* leased requests of a connection without a reply */
 #define PROTOCOL_MAX_WAIT_MS  60000   /* how long a partial batch may wait */
 #define PROTOCOL_MAX_DELAY_MS 31622400000LL /* a year: longer delays are cut to it */
 
@@ -47,7 +50,11 @@ enum protocol_error {
 	PROTOCOL_LINE_TOO_LONG = -32004,
 	PROTOCOL_UNKNOWN_CONSUMER = -32004, /* data.reason tells them apart */
 	PROTOCOL_SUBSCRIPTIONS = -32005,    /* too many, of all handlers together */
+	PROTOCOL_REQUESTS_OFF = -32006,
 	PROTOCOL_UNKNOWN_DELIVERY = -32010,
+	PROTOCOL_TOKEN_LOST = -32011,
+	PROTOCOL_TOO_MANY_OPEN = -32012,
+	PROTOCOL_DATABASE_AWAY = -32013,
 	PROTOCOL_SHUTTING_DOWN = -32020,
 };
 
@@ -58,6 +65,7 @@ enum line_kind {
 	LINE_WINDOW,
 	LINE_DRAIN,
 	LINE_POKE,
+	LINE_LEASED, /* request.begin and the other methods of leased requests */
 	LINE_ANSWER, /* result or error for a delivery or a batch */
 };
 
@@ -100,19 +108,22 @@ struct hello {
 	int64_t batch_max;     /* default 1 */
 	int64_t batch_wait_ms; /* default 0 */
 	bool batch_ordered;    /* default false */
+	const char *role;      /* "requests": no handler, only leased requests; else NULL */
 };
 
 /* One line, read. Everything in it is borrowed from the parser until the next line. */
 struct line {
 	enum line_kind kind;
-	struct bytes id;       /* raw JSON, to be echoed; absent = none, or an answer's */
-	int error_code;        /* LINE_INVALID, as the next two */
-	char error_text[256];  /* UTF-8, one line */
-	bool close;            /* the client uses another framing: end the connection */
-	struct hello hello;    /* LINE_HELLO; LINE_INVALID: only the handler, if it was given */
-	const char *delivery;  /* LINE_EXTEND, LINE_ANSWER: the delivery's id */
-	int64_t timeout_ms;    /* LINE_EXTEND */
-	int64_t max_in_flight; /* LINE_WINDOW */
+	struct bytes id;           /* raw JSON, to be echoed; absent = none, or an answer's */
+	int error_code;            /* LINE_INVALID, as the next two */
+	char error_text[256];      /* UTF-8, one line */
+	bool close;                /* the client uses another framing: end the connection */
+	struct hello hello;        /* LINE_HELLO; LINE_INVALID: only the handler, if it was given */
+	const char *delivery;      /* LINE_EXTEND, LINE_ANSWER: the delivery's id */
+	int64_t timeout_ms;        /* LINE_EXTEND */
+	int64_t max_in_flight;     /* LINE_WINDOW */
+	enum leased_method method; /* LINE_LEASED, as the next */
+	struct bytes params;       /* JSON text that jsonb accepts */
 	const struct verdict *verdicts; /* LINE_ANSWER: one, or one an entry of a batch answer */
 	size_t verdict_count;
 	bool batch_answer; /* the answer has "entries"; else one verdict answers all of a batch */
@@ -143,6 +154,10 @@ struct hello_reply {
 	size_t subscribe_count;
 };
 void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hello_reply *reply);
+/* For a hello with the role "requests". */
+void protocol_add_role_reply(struct buf *out, struct bytes id, const char *session);
+/* The reply to a leased request. `result` is JSON on one line. */
+void protocol_add_result(struct buf *out, struct bytes id, const char *result);
 /* result {}: for an extend or a window that was sent as a request, with an id. */
 void protocol_add_empty_reply(struct buf *out, struct bytes id);
 void protocol_add_drain_reply(struct buf *out, struct bytes id, int64_t in_flight);

@@ -118,6 +118,26 @@ void protocol_add_hello_reply(struct buf *out, struct bytes id, const struct hel
 	ADD(out, "}}\n");
 }
 
+void protocol_add_role_reply(struct buf *out, struct bytes id, const char *session)
+{
+	begin_reply(out, id);
+	ADD(out, ",\"result\":{\"protocol\":1,\"session\":");
+	add_text(out, session);
+	ADD(out, ",\"role\":\"requests\",\"max_line_bytes\":");
+	add_number(out, PROTOCOL_MAX_LINE);
+	ADD(out, ",\"max_open\":");
+	add_number(out, PROTOCOL_MAX_OPEN);
+	ADD(out, "}}\n");
+}
+
+void protocol_add_result(struct buf *out, struct bytes id, const char *result)
+{
+	begin_reply(out, id);
+	ADD(out, ",\"result\":");
+	buf_add_str(out, result);
+	ADD(out, "}\n");
+}
+
 void protocol_add_empty_reply(struct buf *out, struct bytes id)
 {
 	begin_reply(out, id);

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "dispatch/protocol/draft.h"
+#include "dispatch/protocol/storable.h"
 #include "json/table.h"
 
 struct protocol_parser {
@@ -53,6 +54,14 @@ __attribute__((format(printf, 3, 4))) static void reject(
 	va_end(args);
 }
 
+static const char *const leased_methods[] = {
+	[LEASED_BEGIN] = "request.begin",
+	[LEASED_COMPLETE] = "request.complete",
+	[LEASED_FAIL] = "request.fail",
+	[LEASED_EXTEND] = "request.extend",
+	[LEASED_RESULT] = "result.get",
+};
+
 /* A subscription to everything, and the defaults of docs/handler-protocol.md. */
 static void hello(const struct draft *draft, struct line *line)
 {
@@ -71,10 +80,16 @@ static void hello(const struct draft *draft, struct line *line)
 	line->hello.timeout_ms = draft->params.timeout_ms;
 	line->hello.max_in_flight =
 		draft->params.max_in_flight < 0 ? 64 : draft->params.max_in_flight;
-	if (!draft->params.protocol_given)
+	if (draft->params.hello.role != NULL && strcmp(draft->params.hello.role, "requests") != 0)
+		reject(line, PROTOCOL_INVALID_PARAMS,
+			"params.role must be \"requests\"; a handler has no role");
+	else if (draft->params.hello.role != NULL && draft->params.subscribe_given)
+		reject(line, PROTOCOL_INVALID_PARAMS,
+			"params.subscribe is for handlers; with a role there are no deliveries");
+	else if (!draft->params.protocol_given)
 		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params.protocol is missing: list the versions you speak, as in [1]");
-	else if (draft->params.hello.handler == NULL)
+	else if (draft->params.hello.handler == NULL && draft->params.hello.role == NULL)
 		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params.handler is missing: name the handler");
 	else if (!draft->params.protocol_has_ours)
@@ -102,6 +117,34 @@ static void window(const struct draft *draft, struct line *line)
 			"params.max_in_flight is missing: say how many deliveries may be open");
 }
 
+/* Copies the parameters, which PostgreSQL reads (store/leased_requests.h). */
+static void leased(const struct draft *draft, struct line *line)
+{
+	static const struct bytes none = { "{}", 2 };
+	const struct draft_params *params = &draft->params;
+	struct bytes whole = params->whole.data == NULL ? none : params->whole;
+	const char *why;
+
+	for (size_t i = 0; i < sizeof(leased_methods) / sizeof(leased_methods[0]); i++) {
+		if (strcmp(leased_methods[i], draft->method) == 0)
+			line->method = (enum leased_method)i;
+	}
+	if (line->method == LEASED_BEGIN && !params->lease_given)
+		reject(line, PROTOCOL_INVALID_PARAMS,
+			"params.lease_ms is missing: say for how long no other copy may run");
+	else if (line->method != LEASED_BEGIN && line->method != LEASED_RESULT &&
+		 !params->token_given)
+		reject(line, PROTOCOL_INVALID_PARAMS,
+			"params.token is missing: pass the token of request.begin");
+	else if (whole.length > PROTOCOL_MAX_PARAMS)
+		reject(line, PROTOCOL_INVALID_PARAMS,
+			"params has %zu bytes; the limit is %d, and that of a body 1048576",
+			whole.length, PROTOCOL_MAX_PARAMS);
+	else if ((why = json_refusal_of_any_length(whole)) != NULL)
+		reject(line, PROTOCOL_INVALID_PARAMS, "params cannot be stored: %s", why);
+	line->params = (struct bytes){ line_copy(draft->memory, whole), whole.length };
+}
+
 static const struct method {
 	const char *name;
 	enum line_kind kind;
@@ -114,6 +157,11 @@ static const struct method {
 	{ "window", LINE_WINDOW, SCOPE_WINDOW, false, window },
 	{ "drain", LINE_DRAIN, SCOPE_LINE, true, NULL },
 	{ "poke", LINE_POKE, SCOPE_LINE, false, NULL },
+	{ "request.begin", LINE_LEASED, SCOPE_LEASED, true, leased },
+	{ "request.complete", LINE_LEASED, SCOPE_LEASED, true, leased },
+	{ "request.fail", LINE_LEASED, SCOPE_LEASED, true, leased },
+	{ "request.extend", LINE_LEASED, SCOPE_LEASED, true, leased },
+	{ "result.get", LINE_LEASED, SCOPE_LEASED, true, leased },
 };
 
 /* A method, with or without an id. */
@@ -127,7 +175,9 @@ static void request(const struct draft *draft, struct line *line)
 	}
 	if (method == NULL) {
 		reject(line, PROTOCOL_UNKNOWN_METHOD,
-			"unknown method \"%s\": there are hello, extend, window, drain and poke",
+			"unknown method \"%s\": there are hello, extend, window, drain, poke, and "
+			"with the role requests request.begin, complete, fail, extend and "
+			"result.get",
 			protocol_quote(draft->memory, draft->method));
 	} else if (method->needs_id && line->id.data == NULL) {
 		reject(line, PROTOCOL_INVALID_REQUEST,

@@ -131,11 +131,15 @@ static const char *walk_number(struct walk *walk)
 
 const char *json_refusal(struct bytes json)
 {
+	return json.length > PROTOCOL_MAX_RESULT ? "it is longer than 1048576 bytes"
+						 : json_refusal_of_any_length(json);
+}
+
+const char *json_refusal_of_any_length(struct bytes json)
+{
 	struct walk walk = { .at = json.data, .end = (const char *)json.data + json.length };
 	const char *why = NULL;
 
-	if (json.length > PROTOCOL_MAX_RESULT)
-		return "it is longer than 1048576 bytes";
 	while (why == NULL && walk.at < walk.end) {
 		if (*walk.at == '"') {
 			walk.at++;

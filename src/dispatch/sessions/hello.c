@@ -153,19 +153,46 @@ static int64_t timeout_of(const struct session *session, const struct hello *hel
 	return rules != NULL ? rules->timeout : DEFAULT_TIMEOUT_MS;
 }
 
+/* The role "requests" (leased_requests.c). */
+static void accept_role(struct session *session, const struct line *line)
+{
+	const struct config *config = session->sessions->context->options.config;
+	struct buf *buf = &session->sessions->line;
+
+	if (!config->requests.socket) {
+		hello_refuse(session, line,
+			&(struct refusal){ PROTOCOL_REQUESTS_OFF,
+				"the role requests is off: set requests.socket to true in the "
+				"configuration of inboxd, and restart it",
+				NULL });
+		return;
+	}
+	session->for_requests = true;
+	log_info("requests_client_connected", LOG_STR("client", line->hello.client),
+		LOG_STR("client_instance", line->hello.instance),
+		LOG_STR("session", session->connection.id));
+	buf_reset(buf);
+	protocol_add_role_reply(buf, line->id, session->connection.id);
+	session_reply(session, buf);
+}
+
 void hello_check(struct session *session, const struct line *line)
 {
 	struct hello hello = line->hello;
 	struct err err = ERR_INIT;
 	int r;
 
-	if (session->connection.group != NULL) {
+	if (session->connection.group != NULL || session->for_requests) {
 		refuse(session, line, PROTOCOL_HELLO_ORDER, "hello was said already");
 		return;
 	}
 	if (context_is_stopping(session->sessions->context)) {
 		refuse(session, line, PROTOCOL_SHUTTING_DOWN,
 			"inboxd is shutting down; connect again later");
+		return;
+	}
+	if (hello.role != NULL) {
+		accept_role(session, line);
 		return;
 	}
 	hello.consumer =

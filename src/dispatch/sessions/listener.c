@@ -291,6 +291,7 @@ static struct session *session_new(struct sessions *sessions, evutil_socket_t fd
 	session->sessions = sessions;
 	session->connected_ms = clock_now_ms();
 	TAILQ_INIT(&session->connection.open);
+	TAILQ_INIT(&session->leased);
 	session->connection.outputs = &sessions->outputs;
 	(void)snprintf(session->connection.id, sizeof(session->connection.id), "s%llu",
 		(unsigned long long)++sessions->next_id);
@@ -364,6 +365,7 @@ int sessions_init(struct sessions *sessions, struct schedule *schedule, struct e
 
 	TAILQ_INIT(&sessions->list);
 	TAILQ_INIT(&sessions->outputs);
+	leased_init(&sessions->leased);
 	sessions->context = schedule->context;
 	sessions->order = schedule->order;
 	sessions->groups = schedule->groups;
@@ -402,6 +404,7 @@ void sessions_close_all(struct sessions *sessions)
 
 void sessions_fini(struct sessions *sessions)
 {
+	leased_fini(&sessions->leased);
 	protocol_parser_free(sessions->parser);
 	buf_fini(&sessions->line);
 }

@@ -231,7 +231,7 @@ static void on_broken(struct session *session, const struct line *line)
 	};
 
 	metric_add(session->sessions->protocol_errors, 1);
-	if (session->connection.group == NULL)
+	if (session->connection.group == NULL && !session->for_requests)
 		hello_refuse(session, line, &refusal);
 	else
 		session_reply_error_with(
@@ -252,6 +252,7 @@ static void (*const actions[])(struct session *session, const struct line *line)
 	[LINE_WINDOW] = on_window,
 	[LINE_DRAIN] = on_drain,
 	[LINE_POKE] = on_poke,
+	[LINE_LEASED] = leased_accept,
 	[LINE_ANSWER] = on_answer,
 };
 
@@ -265,8 +266,8 @@ void requests_handle(struct session *session, struct bytes text)
 		(void)snprintf(
 			line.error_text, sizeof(line.error_text), "out of memory; send it again");
 	}
-	if (session->connection.group == NULL && line.kind != LINE_HELLO &&
-		line.kind != LINE_POKE && line.kind != LINE_INVALID) {
+	if (session->connection.group == NULL && !session->for_requests &&
+		line.kind != LINE_HELLO && line.kind != LINE_POKE && line.kind != LINE_INVALID) {
 		struct line early = {
 			.kind = LINE_INVALID, .id = line.id, .error_code = PROTOCOL_HELLO_ORDER
 		};

@@ -52,7 +52,8 @@ void session_check_drained(struct session *session)
 {
 	struct buf *line = &session->sessions->line;
 
-	if (session->drain_id.length == 0 || session->connection.open_count > 0)
+	if (session->drain_id.length == 0 || session->connection.open_count > 0 ||
+		session->leased_count > 0)
 		return;
 	buf_reset(line);
 	protocol_add_drain_reply(
@@ -90,11 +91,21 @@ void session_forget_input(struct session *session)
 	session->input_bytes = 0;
 }
 
+/* Its requests get no reply. Those that no worker has begun are dropped (leased_requests.c). */
+static void leave_requests(struct session *session)
+{
+	struct leased_request *request;
+
+	TAILQ_FOREACH (request, &session->leased, link)
+		request->session = NULL;
+}
+
 void session_close(struct session *session)
 {
 	struct sessions *sessions = session->sessions;
 
 	session_leave(session);
+	leave_requests(session);
 	session_forget_input(session);
 	if (session->connection.has_output)
 		TAILQ_REMOVE(&sessions->outputs, &session->connection, output_link);
@@ -137,7 +148,7 @@ void sessions_tick(struct sessions *sessions, int64_t now_ms)
 
 	for (session = TAILQ_FIRST(&sessions->list); session != NULL; session = next) {
 		const struct connection *connection = &session->connection;
-		bool silent = connection->group == NULL &&
+		bool silent = connection->group == NULL && !session->for_requests &&
 			      now_ms - session->connected_ms > HELLO_WITHIN_MS;
 		bool lingered = now_ms - session->closing_ms > CLOSE_WITHIN_MS;
 

@@ -3,6 +3,7 @@
  *
  *	listener.c   accepts connections and splits their input into lines
  *	requests.c   executes the lines; hello.c checks the hello
+ *	leased_requests.c  the requests of clients with the role "requests"
  *	sql_sessions.h  the sessions of SQL handlers, which have no socket
  *	session.c    replies, and the end of a connection
  *	socket.h     creates the socket, before dispatch exists
@@ -19,6 +20,7 @@
 #include "dispatch/schedule/schedule.h"
 
 struct evbuffer;
+struct leased_request;
 struct event_base;
 struct evconnlistener;
 
@@ -36,10 +38,32 @@ struct session {
 	bool paused;            /* its input is not read: see sessions_resume() */
 	size_t replied;         /* bytes of replies that the client may not have read yet */
 	int64_t closing_ms;     /* since when connection.closing is set */
-	/* The id of a drain request, which is answered when no delivery is open. */
+	/* The id of a drain request, which is answered when no delivery and no leased request is open. */
 	struct buf drain_id;
+	bool for_requests;                   /* the role of its hello: it is no handler */
+	TAILQ_HEAD(, leased_request) leased; /* requests without a reply */
+	size_t leased_count;
 };
 TAILQ_HEAD(session_list, session);
+
+/* A request of a client with the role "requests". */
+struct leased_request {
+	struct session *session;                /* NULL: its connection has ended */
+	TAILQ_ENTRY(leased_request) link;       /* in session->leased */
+	TAILQ_ENTRY(leased_request) queue_link; /* in leased->waiting, or else leased->under_way */
+	struct job *job; /* NULL: a worker has it, the request is under way */
+	struct buf id;   /* raw JSON */
+	int64_t since_ms;
+};
+
+/* The leased requests of all connections. */
+struct leased_requests {
+	TAILQ_HEAD(, leased_request) waiting; /* for a worker */
+	size_t waiting_bytes;                 /* of their parameters */
+	TAILQ_HEAD(, leased_request) under_way;
+	size_t under_way_count;
+	bool had_turn; /* a request came before the claimer, which has had no idle worker since */
+};
 
 struct sessions {
 	struct context *context;
@@ -57,6 +81,7 @@ struct sessions {
 	size_t paused;      /* sessions whose input is not read */
 	struct protocol_parser *parser;
 	struct buf line; /* scratch: the line to send */
+	struct leased_requests leased;
 	struct metric *unknown_answers;
 	struct metric *protocol_errors;
 	struct metric *order_violations;
@@ -117,6 +142,22 @@ struct refusal {
 	const char *reason; /* data.reason; NULL = without */
 };
 void hello_refuse(struct session *session, const struct line *line, const struct refusal *refusal);
+
+/* --- leased_requests.c --- */
+
+void leased_init(struct leased_requests *leased);
+/* Call it when no connection and no worker exists any more. */
+void leased_fini(struct leased_requests *leased);
+/* Takes a leased request of a client. */
+void leased_accept(struct session *session, const struct line *line);
+/* Gives waiting requests to idle workers: one before the claimer runs, if none is under way, and the others after it.
+ * Each of both has a turn when only one worker is idle. */
+void leased_run_first(struct sessions *sessions, int64_t now_ms);
+void leased_run(struct sessions *sessions, int64_t now_ms);
+/* Replies to the request of a job that has ended. Does not free the job. */
+void leased_take(struct sessions *sessions, struct job *job);
+/* Ends the requests that have waited too long. */
+void leased_tick(struct sessions *sessions, int64_t now_ms);
 
 /* --- requests.c --- */
 

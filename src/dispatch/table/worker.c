@@ -76,6 +76,10 @@ void job_free(struct job *job)
 			sql_calls_clear(job->call.rows, job->call.count);
 		free(job->call.rows);
 		break;
+	case JOB_LEASED:
+		buf_fini(&job->leased.params);
+		free(job->leased.reply);
+		break;
 	case JOB_KINDS:
 		break;
 	}
@@ -221,6 +225,21 @@ static int run_callable(struct db *db, struct job *job)
 	return sql_calls_check(db, job->call.handler, &job->err);
 }
 
+/* What concerns only this request is no fault of the database. */
+static int run_leased(struct db *db, struct job *job)
+{
+	struct leased_job *leased = &job->leased;
+	int r;
+
+	r = leased_requests_call(db, leased->method,
+		(struct bytes){ leased->params.data, leased->params.length }, &leased->reply,
+		&job->err);
+	if (r < 0)
+		return r;
+	leased->outcome = (enum leased_outcome)r;
+	return 0;
+}
+
 static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {
 	[JOB_SETTLE] = run_settle,
 	[JOB_RAISE] = run_raise,
@@ -233,6 +252,7 @@ static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {
 	[JOB_HANDLERS] = run_handlers,
 	[JOB_CALL] = run_call,
 	[JOB_CALLABLE] = run_callable,
+	[JOB_LEASED] = run_leased,
 };
 
 static void execute(struct worker *worker, struct job *job)

@@ -8,6 +8,7 @@
 #ifndef DISPATCH_TABLE_WORKER_H
 #define DISPATCH_TABLE_WORKER_H
 
+#include "base/buf.h"
 #include "base/threads/queue.h"
 #include "base/threads/wake.h"
 #include "store/claims/claims.h"
@@ -16,6 +17,7 @@
 #include "store/claims/settle.h"
 #include "store/claims/sql_calls.h"
 #include "store/claims/waiting_rows.h"
+#include "store/leased_requests.h"
 
 enum job_kind {
 	JOB_SETTLE,   /* writes verdicts */
@@ -29,6 +31,7 @@ enum job_kind {
 	JOB_HANDLERS, /* exchanges known handlers */
 	JOB_CALL,     /* calls a SQL handler */
 	JOB_CALLABLE, /* checks whether a SQL handler can be called */
+	JOB_LEASED,   /* a leased request of a client of the socket */
 	JOB_KINDS
 };
 
@@ -127,6 +130,16 @@ struct call_job {
 	struct call_row *rows; /* the worker sets their status */
 };
 
+/* JOB_LEASED. */
+struct leased_job {
+	enum leased_method method;
+	struct buf params;
+	void *request; /* for sessions/leased_requests.c; a worker does not touch it */
+
+	enum leased_outcome outcome; /* counts if job.result is 0 */
+	char *reply;                 /* the result as JSON, with LEASED_DONE; owned */
+};
+
 struct job {
 	enum job_kind kind;
 	struct claim_request request; /* of a claim; others need a part of it */
@@ -141,6 +154,7 @@ struct job {
 		struct key_holds_job holds;
 		struct handlers_job handlers;
 		struct call_job call;
+		struct leased_job leased;
 	};
 
 	/* Written by the worker. */
