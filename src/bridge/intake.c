@@ -12,8 +12,6 @@
 #include "base/log.h"
 #include "base/time/clock.h"
 
-#define NO_DEADLINE_MS 86400000 /* for a delivery without a deadline, which inboxd never sends */
-
 static void log_connection(const char *text, void *arg)
 {
 	(void)arg;
@@ -155,8 +153,7 @@ void intake_take_signals(struct intake *intake)
 
 int64_t intake_deadline_ms(const struct inbox_delivery *delivery)
 {
-	const int64_t deadline_ms = inbox_delivery_deadline_ms(delivery);
-	const int64_t left_ms = deadline_ms == 0 ? NO_DEADLINE_MS : deadline_ms - clock_wall_ms();
+	const int64_t left_ms = inbox_delivery_left_ms(delivery);
 
 	return clock_now_ms() + (left_ms > 0 ? left_ms : 1);
 }

@@ -15,6 +15,13 @@ int64_t ih_now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+int64_t ih_due_ms(int64_t timeout_ms)
+{
+	const int64_t now_ms = ih_now_ms();
+
+	return timeout_ms < INT64_MAX - now_ms ? now_ms + timeout_ms : INT64_MAX;
+}
+
 void ih_show(struct inbox_handler *handler, struct inbox_delivery *delivery)
 {
 	TAILQ_REMOVE(&handler->ready, delivery, list);

@@ -22,6 +22,7 @@ enum ih_field {
 	IH_ERROR_CODE,
 	IH_ERROR_MESSAGE,
 	IH_MAX_LINE_BYTES,
+	IH_TIMEOUT,
 	IH_ORDERING,
 	IH_LAST_LINE_FIELD = IH_ORDERING,
 	/* of a delivery */
@@ -100,6 +101,7 @@ struct inbox_delivery {
 	struct ih_record record;
 	struct ih_pairs headers;
 	struct ih_pairs attributes;
+	int64_t due_ms;    /* the deadline, on the monotonic clock */
 	struct buf events; /* that its answer emits: JSON objects with commas between them */
 	size_t event_count;
 	const char *cancelled; /* the reason; NULL = it is not cancelled */

@@ -62,6 +62,7 @@ struct inbox_handler {
 	struct ih_backoff backoff;
 	int64_t due_ms;            /* DOWN: when to connect; GREETING, DRAINING: when to give up */
 	size_t max_line;           /* the longest line that the sidecar accepts, LF included */
+	int64_t timeout_ms;        /* how long a delivery of this connection has */
 	enum ih_ordering ordering; /* of this connection */
 	bool batch_ordered;        /* the program asked for ordered batches */
 	struct ih_pace pace;
@@ -134,6 +135,8 @@ void ih_show(struct inbox_handler *handler, struct inbox_delivery *delivery);
 void ih_release(struct inbox_delivery *delivery);
 /* Milliseconds on the monotonic clock. */
 int64_t ih_now_ms(void);
+/* So many milliseconds from now; INT64_MAX if that is too far. */
+int64_t ih_due_ms(int64_t timeout_ms);
 
 /* error.c */
 

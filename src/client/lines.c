@@ -7,7 +7,10 @@
 
 #include "client/handler.h"
 
-enum { LEAST_LINE = 65536 }; /* a smaller max_line_bytes of a sidecar is ignored */
+enum {
+	LEAST_LINE = 65536, /* a smaller max_line_bytes of a sidecar is ignored */
+	TIMEOUT_MS = 30000, /* the protocol's own, if the sidecar does not say it */
+};
 
 /* Answers a delivery that the program never sees. */
 static void settle_unseen(struct inbox_handler *handler, struct inbox_delivery *delivery,
@@ -70,6 +73,7 @@ static void add_error(
  * half. */
 static int accept_line(struct inbox_handler *handler, struct ih_line *line, struct ih_batch *batch)
 {
+	const int64_t due_ms = ih_due_ms(handler->timeout_ms);
 	struct inbox_delivery *delivery;
 	bool broken = false;
 
@@ -79,6 +83,7 @@ static int accept_line(struct inbox_handler *handler, struct ih_line *line, stru
 			delivery->broken = "it has no event";
 		broken = broken || delivery->broken != NULL;
 		delivery->handler = handler;
+		delivery->due_ms = due_ms;
 		delivery->batch = batch;
 		TAILQ_INSERT_TAIL(&handler->ready, delivery, list);
 		if (batch == NULL)
@@ -258,6 +263,7 @@ static enum ih_ordering ordering_of(const struct ih_line *line)
 static void on_hello_answer(struct inbox_handler *handler, const struct ih_line *line)
 {
 	const int64_t max_line = ih_record_number(&line->record, IH_MAX_LINE_BYTES);
+	const int64_t timeout_ms = ih_record_number(&line->record, IH_TIMEOUT);
 
 	if (line->record.fields[IH_ERROR_CODE].start != 0) {
 		on_hello_error(handler, line);
@@ -266,6 +272,7 @@ static void on_hello_answer(struct inbox_handler *handler, const struct ih_line 
 	handler->state = IH_READY;
 	handler->backoff.failures = 0;
 	handler->ordering = ordering_of(line);
+	handler->timeout_ms = timeout_ms > 0 ? timeout_ms : TIMEOUT_MS;
 	handler->max_line = IH_MAX_LINE;
 	if (max_line >= LEAST_LINE && max_line < IH_MAX_LINE)
 		handler->max_line = (size_t)max_line;

@@ -179,6 +179,7 @@ static const struct json_rule rules[] = {
 	{ PARAMS, "entries", 0, ARRAY, ENTRIES, begin_entries },
 	{ PARAMS, "reason", 0, TEXT, 0, keep_text, IH_CANCEL_REASON },
 	{ RESULT, "max_line_bytes", 0, TEXT, 0, keep_text, IH_MAX_LINE_BYTES },
+	{ RESULT, "timeout_ms", 0, TEXT, 0, keep_text, IH_TIMEOUT },
 	{ RESULT, "ordering", 0, TEXT, 0, keep_text, IH_ORDERING },
 	{ ERROR, "code", 0, TEXT, 0, keep_text, IH_ERROR_CODE },
 	{ ERROR, "message", 0, TEXT, 0, keep_text, IH_ERROR_MESSAGE },

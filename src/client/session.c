@@ -1,6 +1,7 @@
 /*
- * The connection and its states (see handler.h), and the calls of a delivery that use it at once. A line of the sidecar is read, executed (lines.c), and only then
- * removed from the buffer. If there is no memory half-way, the same line is read again.
+ * The connection and its states (see handler.h), and the calls of a delivery that use it at once. A line of the
+ * sidecar is read, executed (lines.c), and only then removed from the buffer. If there is no memory half-way, the same
+ * line is read again.
  *
  * The sidecar is not an enemy, but it can have faults: a line that violates the protocol ends the connection. Its
  * open messages are delivered again.
@@ -170,8 +171,14 @@ int inbox_delivery_extend(struct inbox_delivery *delivery, int64_t timeout_ms)
 	if (!ih_is_whole(out, before))
 		return ih_fail(handler, INBOX_ERROR_MEMORY,
 			"out of memory to extend a delivery: its deadline stays");
+	delivery->due_ms = ih_due_ms(timeout_ms);
 	exchange(handler);
 	return delivery->cancelled != NULL ? INBOX_CANCELLED : 0;
+}
+
+int64_t inbox_delivery_left_ms(const struct inbox_delivery *delivery)
+{
+	return delivery->due_ms - ih_now_ms();
 }
 
 const char *inbox_delivery_cancelled(struct inbox_delivery *delivery)

@@ -185,6 +185,17 @@ def test_a_clock_wrong_by_an_hour_changes_nothing(fleet, wrong_clock, seconds):
     assert abs(logged_at(skewed) - logged_at(right) - seconds) < 60, "the clock was to be wrong"
 
 
+@pytest.mark.parametrize("seconds, seconds_of_work, options", [
+    (3600, 4, ["--timeout", "30s"]),                     # the deadline seems to be over
+    (-3600, 3, ["--timeout", "1s", "--extend", "1m"]),   # and here an hour away
+])
+def test_exec_does_not_compare_its_clock_with_a_deadline(inboxd, bridge, streams, topic, inbox, wrong_clock, seconds, seconds_of_work, options):
+    client = bridge(inboxd, "exec", *options, "--", "sleep", seconds_of_work, env={"LD_PRELOAD": wrong_clock, "WRONG_CLOCK": str(seconds)})
+    streams.events(topic, ["a"])
+    assert inbox.wait_status("a", "processed")["retry_count"] == 0
+    assert "command_killed" not in client.stderr
+
+
 def logged_at(instance):
     """The time of its first line."""
     text = instance.sidecar.stderr.split("time=", 1)[1].split(" ", 1)[0]

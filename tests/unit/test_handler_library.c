@@ -195,13 +195,18 @@ static void assert_sidecar_reads_nothing(struct world *world)
 	assert_false(readable_within(world->peer, 0));
 }
 
-static void greet(struct world *world)
+static void greet_with(struct world *world, const char *answer)
 {
 	sidecar_accepts(world);
 	assert_int_equal(turn(world, 0), INBOX_TIMEOUT);
 	assert_non_null(strstr(read_line(world), "\"method\":\"hello\""));
-	sidecar_sends(world, HELLO_OK);
+	sidecar_sends(world, answer);
 	assert_int_equal(turn(world, 0), INBOX_TIMEOUT);
+}
+
+static void greet(struct world *world)
+{
+	greet_with(world, HELLO_OK);
 }
 
 /* A handler that asks for ordered batches. The sidecar's order is of that name; NULL: it does not know any. */
@@ -1224,6 +1229,38 @@ static void extend_is_sent_at_once(void **state)
 	assert_sidecar_reads_nothing(world);
 }
 
+static void assert_left(const struct inbox_delivery *delivery, int64_t most_ms)
+{
+	const int64_t left_ms = inbox_delivery_left_ms(delivery);
+
+	assert_true(left_ms <= most_ms && left_ms > most_ms - 10000);
+}
+
+/* The deadline in the deliveries of these tests is one day, which is long ago or far away for the clock of this host. */
+static void the_time_that_is_left_comes_from_the_timeout_and_not_from_a_clock(void **state)
+{
+	struct world *world = *state;
+	struct inbox_delivery *delivery;
+
+	connect_handler(world);
+	delivery = deliver(world, PLAIN("d1"));
+	assert_left(delivery, 30000);
+	assert_int_equal(inbox_delivery_extend(delivery, 90000), 0);
+	assert_left(delivery, 90000);
+	assert_int_equal(inbox_delivery_extend(delivery, INT64_MAX), 0);
+	assert_true(inbox_delivery_left_ms(delivery) > INT64_MAX / 2);
+	assert_int_equal(inbox_delivery_done(delivery), 0);
+}
+
+static void the_time_that_is_left_is_that_of_the_hello_reply(void **state)
+{
+	struct world *world = *state;
+
+	make_handler(world);
+	greet_with(world, "{\"id\":1,\"result\":{\"protocol\":1,\"timeout_ms\":600000}}\n");
+	assert_left(deliver(world, PLAIN("d1")), 600000);
+}
+
 static void the_window_is_sent_at_once_and_after_every_hello(void **state)
 {
 	static const char pause[] =
@@ -1804,6 +1841,8 @@ int main(void)
 		TEST(the_callback_is_not_called_for_skipped_messages),
 		TEST(a_skip_without_memory_can_be_repeated),
 		TEST(extend_is_sent_at_once),
+		TEST(the_time_that_is_left_comes_from_the_timeout_and_not_from_a_clock),
+		TEST(the_time_that_is_left_is_that_of_the_hello_reply),
 		TEST(the_window_is_sent_at_once_and_after_every_hello),
 		TEST(a_cancelled_delivery_has_its_reason_and_its_answer_is_dropped),
 		TEST(a_delivery_cancelled_before_it_was_returned_is_never_returned),
