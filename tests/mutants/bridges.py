@@ -9,4 +9,12 @@ MUTANTS = [
     mutant("R30", "an extension does not move the deadline",
            edit("src/client/session.c", "\tdelivery->due_ms = ih_due_ms(timeout_ms);\n", ""),
            tests=["unit/test_handler_library.c::the_time_that_is_left_comes_from_the_timeout_and_not_from_a_clock"]),
+    mutant("R30", "a killed command is awaited without a limit",
+           edit("src/bridge/exec/process.c", "waitpid(pid, NULL, WNOHANG)) == 0 && clock_now_ms() < until_ms", "waitpid(pid, NULL, 0)) == 0 && clock_now_ms() < until_ms"),
+           tests=["system/test_exec.py::test_exec_does_not_wait_for_a_killed_command_that_does_not_end"]),
+    mutant("R30", "only the command itself is killed",
+           edit("src/bridge/exec/process.c", "\t/* The group exists until its leader is reaped, so the number cannot be that of another group. */\n\t(void)kill(-process->pid, SIGKILL);",
+                "\t(void)kill(process->pid, SIGKILL);"),
+           edit("src/bridge/exec/process.c", "\t * already. */\n\t(void)kill(-process->pid, SIGKILL);", "\t * already. */"),
+           tests=["system/test_exec.py::test_a_timeout_kills_the_whole_process_group"]),
 ]

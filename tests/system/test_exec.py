@@ -1,5 +1,6 @@
 """`inboxd exec`: one process a message. The commands are shell scripts, as users write them."""
 
+import ctypes
 import json
 import os
 import pathlib
@@ -182,6 +183,25 @@ def test_a_second_sigterm_kills_the_command_and_its_message_comes_again(inboxd, 
     assert not is_alive(pid)
     run(inboxd, "exit 0")
     assert inbox.wait_status("x", "processed")["retry_count"] == 0
+
+
+PTRACE_SEIZE = 0x4206
+
+
+def test_exec_does_not_wait_for_a_killed_command_that_does_not_end(inboxd, run, send, tmp_path):
+    """The parent of a traced process learns of its end only after the tracer, which is this test."""
+    client = run(inboxd, 'echo $$ >"$DIR/pid"; exec sleep 1000')
+    send()
+    pid = pid_in(tmp_path / "pid")
+    assert ctypes.CDLL(None, use_errno=True).ptrace(PTRACE_SEIZE, pid, None, None) == 0, os.strerror(ctypes.get_errno())
+    client.signal(signal.SIGTERM)
+    client.wait_log("event=bridge_stopping")
+    client.signal(signal.SIGTERM)
+    try:
+        assert client.wait(20) == 0
+    finally:
+        os.waitpid(pid, 0)
+    assert "event=command_not_ended" in client.stderr
 
 
 def test_a_command_ends_with_exec_and_its_message_comes_again(inboxd, run, send, inbox, tmp_path):

@@ -19,7 +19,8 @@ enum {
 	WAIT_MAX_MS = 60000,
 	END_MS =
 		5000, /* how long the processes of --lines may take to end after their stdin is closed */
-	LOG_MS = 1000, /* log_repeats() */
+	KILL_WAIT_MS = 1000, /* for all processes together, after they were killed */
+	LOG_MS = 1000,       /* log_repeats() */
 };
 
 struct exec {
@@ -97,8 +98,13 @@ static int exec_open(struct exec *exec, const struct exec_options *options, stru
 /* Open messages go back to inboxd with the connection. */
 static void exec_close(struct exec *exec)
 {
+	int64_t until_ms;
+
 	for (size_t i = 0; i < exec->count; i++)
-		slot_fini(&exec->slots[i]);
+		process_kill(&exec->slots[i].process);
+	until_ms = clock_now_ms() + KILL_WAIT_MS;
+	for (size_t i = 0; i < exec->count; i++)
+		slot_fini(&exec->slots[i], until_ms);
 	intake_close(&exec->intake);
 	slot_context_fini(&exec->context);
 	free(exec->slots);

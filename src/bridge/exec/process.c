@@ -10,15 +10,19 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/time/clock.h"
 
 enum {
 	READ_BYTES = 65536,
 	READS_MAX =
 		64, /* in a row, so that one command that writes without a pause does not stop the others */
 	START_WAIT_MS = 10000, /* for execve(2), which can hang on a file system that is away */
+	KILL_WAIT_MS = 1000,   /* for a process that was killed before it started */
+	PAUSE_NS = 2000000,    /* between two looks at a process that was killed */
 };
 
 /* The ends of the pipes that the child gets, and the pipe on which it reports. */
@@ -50,11 +54,25 @@ static void close_pipes(struct process *process)
 	close_fd(&process->err);
 }
 
-void process_fini(struct process *process)
+/* A killed process can still be in a system call that does not end, for example on a file system that is away. Such a
+ * process is left to process_reap(), or after the end of inboxd to the init of the system. */
+static void wait_for_end(pid_t pid, int64_t until_ms)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_NS };
+	pid_t ended;
+
+	while ((ended = waitpid(pid, NULL, WNOHANG)) == 0 && clock_now_ms() < until_ms)
+		(void)nanosleep(&pause, NULL);
+	if (ended == 0)
+		log_warn("command_not_ended", LOG_INT("pid", pid),
+			LOG_STR("what", "the command was killed, but hangs in the kernel"));
+}
+
+void process_fini(struct process *process, int64_t until_ms)
 {
 	if (process->pid != 0) {
 		process_kill(process);
-		(void)waitpid(process->pid, NULL, 0);
+		wait_for_end(process->pid, until_ms);
 		process->pid = 0;
 	}
 	close_pipes(process);
@@ -168,7 +186,7 @@ int process_start(
 		return 0;
 	if (process->pid != 0) {
 		(void)kill(process->pid, SIGKILL);
-		(void)waitpid(process->pid, NULL, 0);
+		wait_for_end(process->pid, clock_now_ms() + KILL_WAIT_MS);
 		process->pid = 0;
 	}
 	close_pipes(process);
@@ -296,7 +314,7 @@ static void finish(struct process *process, const siginfo_t *info)
 	/* First the rest of its group, which may hold the pipes open. What the process itself has written is in the pipes
 	 * already. */
 	(void)kill(-process->pid, SIGKILL);
-	(void)waitpid(process->pid, NULL, 0);
+	(void)waitpid(process->pid, NULL, WNOHANG); /* it is a zombie, so this takes it */
 	process->pid = 0;
 	close_fd(&process->in);
 	process_exchange(process);

@@ -5,7 +5,8 @@
  *
  * What it writes to stderr is copied to the stderr of inboxd. What it writes to stdout is kept, up to a limit.
  *
- * The program must have one thread, with SIGCHLD blocked. Nothing here waits, except for the start of a program.
+ * The program must have one thread, with SIGCHLD blocked. Nothing here waits, except for the start of a
+ * program, and for a killed one, both with a limit.
  */
 #ifndef BRIDGE_EXEC_PROCESS_H
 #define BRIDGE_EXEC_PROCESS_H
@@ -37,8 +38,8 @@ struct process {
 
 /* `output_max` bytes of stdout are kept. */
 void process_init(struct process *process, size_t output_max);
-/* Kills it, if it runs. */
-void process_fini(struct process *process);
+/* Kills it, if it runs, and waits until that time (clock_now_ms()) for its end. */
+void process_fini(struct process *process, int64_t until_ms);
 
 /* Starts a program, which is searched in PATH if its name has no slash. It must not run already. FAULT_INTERNAL: the
  * kernel or the program's file does not allow it; the text has the reason. */
@@ -48,7 +49,7 @@ int process_start(
 bool process_write(struct process *process, struct bytes bytes, bool more);
 /* Closes its stdin. */
 void process_end_input(struct process *process);
-/* Kills the whole group. The process ends later: see processes_reap(). */
+/* Kills the whole group. The process ends later: see process_reap(). */
 void process_kill(struct process *process);
 
 /* Fills in what to poll for it. */

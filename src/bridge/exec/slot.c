@@ -49,9 +49,9 @@ void slot_init(struct slot *slot)
 	process_init(&slot->process, ANSWER_MAX);
 }
 
-void slot_fini(struct slot *slot)
+void slot_fini(struct slot *slot, int64_t until_ms)
 {
-	process_fini(&slot->process);
+	process_fini(&slot->process, until_ms);
 }
 
 bool slot_is_alive(const struct slot *slot)

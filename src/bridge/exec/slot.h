@@ -43,8 +43,8 @@ int slot_context_init(
 	struct slot_context *context, const struct exec_options *options, struct err *err);
 void slot_context_fini(struct slot_context *context);
 void slot_init(struct slot *slot);
-/* Kills the process. The message stays open. */
-void slot_fini(struct slot *slot);
+/* Kills the process, and waits for its end until that time. The message stays open. */
+void slot_fini(struct slot *slot, int64_t until_ms);
 
 /* True if the slot can take a message now. */
 bool slot_is_ready(const struct slot *slot, const struct slot_context *context);
