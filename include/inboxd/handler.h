@@ -200,6 +200,10 @@ struct inbox_event {
  * would be longer than half a line (16 MiB, shared by the answers of a batch). INBOX_ERROR_MEMORY. In both cases the
  * delivery stays open without this event. What else PostgreSQL refuses makes the message a retry with the code EMIT. */
 INBOX_API int inbox_delivery_emit(struct inbox_delivery *delivery, const struct inbox_event *event);
+/* The same for events that are JSON already: `length` bytes with an array of objects, as `emit` of an answer in the handler
+ * protocol. Only their form is checked here. */
+INBOX_API int inbox_delivery_emit_json(
+	struct inbox_delivery *delivery, const char *json, size_t length);
 
 /* The attempt failed. The message is delivered again after delay_ms; negative = the configured backoff.
  * `reason` (a text for operators) and `code` (for programs) may be NULL. */

@@ -53,6 +53,19 @@ static int send_done(struct inbox_delivery *delivery, struct bytes result)
 	return inbox_delivery_done(delivery);
 }
 
+static int send_done_with_events(
+	struct inbox_delivery *delivery, const struct bridge_verdict *verdict)
+{
+	const struct bytes emit = verdict->emit;
+	const int r =
+		emit.data == NULL ? 0 : inbox_delivery_emit_json(delivery, emit.data, emit.length);
+
+	if (r == INBOX_ERROR_ARGUMENT)
+		return inbox_delivery_retry(
+			delivery, -1, "emit is not an array of at most 1000 objects", "PROTOCOL");
+	return r < 0 ? r : send_done(delivery, verdict->result);
+}
+
 static int send_verdict(struct inbox_delivery *delivery, const struct bridge_verdict *verdict)
 {
 	const char *reason = verdict->reason[0] == '\0' ? NULL : verdict->reason;
@@ -60,7 +73,7 @@ static int send_verdict(struct inbox_delivery *delivery, const struct bridge_ver
 
 	switch (verdict->status) {
 	case BRIDGE_DONE:
-		return send_done(delivery, verdict->result);
+		return send_done_with_events(delivery, verdict);
 	case BRIDGE_DEAD:
 		return inbox_delivery_dead(delivery, reason, code);
 	case BRIDGE_SNOOZE:

@@ -30,7 +30,8 @@ enum bridge_status {
 struct bridge_verdict {
 	enum bridge_status status;
 	int64_t delay_ms;                 /* retry, snooze: negative = the configured backoff */
-	struct bytes result;              /* done: JSON; absent = none. Borrowed */
+	struct bytes result;              /* done: JSON; absent = none. Borrowed, like the next */
+	struct bytes emit;                /* done: a JSON array of events; absent = none */
 	char reason[BRIDGE_REASON_BYTES]; /* "" = none; so does the next */
 	char code[BRIDGE_CODE_BYTES];
 };
@@ -41,7 +42,7 @@ bool bridge_status_parse(struct bytes name, enum bridge_status *out);
 void bridge_text_put(char *at, size_t room, struct bytes text);
 
 /* Answers the delivery, which is not valid afterwards. A result that is not JSON or too long is left out, and the log
- * says so: it does not change the verdict. Nothing is sent if the delivery was cancelled. FAULT_MEMORY: the delivery is
+ * says so: it does not change the verdict. Events that cannot be sent make it a retry with the code PROTOCOL. Nothing is sent if the delivery was cancelled. FAULT_MEMORY: the delivery is
  * still open. */
 int bridge_answer(
 	struct inbox_delivery *delivery, const struct bridge_verdict *verdict, struct err *err);

@@ -220,7 +220,7 @@ int inbox_delivery_done(struct inbox_delivery *delivery)
 	return ih_answer(delivery, &(struct ih_verdict){ .status = IH_DONE, .delay_ms = -1 });
 }
 
-int ih_check_json(const char *text, size_t length)
+int ih_read_json(const char *text, size_t length, json_visit *visit, void *arg)
 {
 	static const struct json_limits limits = { .max_depth = IH_NESTING_MAX, .any_space = true };
 	struct json_stream *stream = NULL;
@@ -228,9 +228,14 @@ int ih_check_json(const char *text, size_t length)
 
 	if (r != 0)
 		return r;
-	r = json_stream_read(stream, (struct bytes){ text, length }, NULL, NULL, NULL);
+	r = json_stream_read(stream, (struct bytes){ text, length }, visit, arg, NULL);
 	json_stream_free(stream);
 	return r > 0 ? IH_NOT_JSON : r;
+}
+
+int ih_check_json(const char *text, size_t length)
+{
+	return ih_read_json(text, length, NULL, NULL);
 }
 
 int inbox_delivery_done_with(struct inbox_delivery *delivery, const char *json, size_t length)

@@ -142,3 +142,58 @@ int inbox_delivery_emit(struct inbox_delivery *delivery, const struct inbox_even
 	delivery->event_count++;
 	return 0;
 }
+
+/* An array of events while it is read. */
+struct event_array {
+	const char *start; /* behind the opening bracket */
+	const char *end;   /* the closing one */
+	size_t count;
+};
+
+/* False: it is not an array of objects. */
+static bool take_event(void *arg, const struct json_token *token)
+{
+	struct event_array *array = arg;
+
+	if (token->depth > 1)
+		return true;
+	if (token->depth == 1) {
+		array->count += token->kind == JSON_OBJECT;
+		return token->kind == JSON_OBJECT || token->kind == JSON_OBJECT_END;
+	}
+	if (token->kind == JSON_ARRAY)
+		array->start = (const char *)token->raw.data + 1;
+	else
+		array->end = token->raw.data;
+	return token->kind == JSON_ARRAY || token->kind == JSON_ARRAY_END;
+}
+
+int inbox_delivery_emit_json(struct inbox_delivery *delivery, const char *json, size_t length)
+{
+	struct buf *events = &delivery->events;
+	const size_t before = events->length;
+	struct event_array array = { .count = 0 };
+	int r = length > ih_room(delivery) ? IH_NOT_JSON
+					   : ih_read_json(json, length, take_event, &array);
+
+	if (r < 0)
+		return no_memory(delivery);
+	if (r > 0)
+		return refuse(
+			delivery, "it is not a JSON array of objects, or longer than half a line");
+	if (delivery->event_count + array.count > EVENTS_MAX)
+		return refuse(delivery, "an answer has at most 1000");
+	if (array.count == 0)
+		return 0;
+	if (before > 0)
+		buf_add_char(events, ',');
+	buf_add(events, array.start, (size_t)(array.end - array.start));
+	if (!ih_is_whole(events, before))
+		return no_memory(delivery);
+	if (events->length > ih_room(delivery)) {
+		buf_cut(events, before);
+		return refuse(delivery, "the answer would be longer than half a line");
+	}
+	delivery->event_count += array.count;
+	return 0;
+}

@@ -24,6 +24,7 @@
 #include "client/delivery.h"
 #include "client/reader.h"
 #include "client/wire.h"
+#include "json/stream.h"
 
 #define IH_MAX_WINDOW 1000000 /* deliveries; the protocol's own limit */
 
@@ -122,6 +123,8 @@ size_t ih_room(const struct inbox_delivery *delivery);
  * would replace an answer that is not JSON by a retry, and the program would never learn of it. */
 enum { IH_NOT_JSON = 1, IH_NESTING_MAX = 500 };
 int ih_check_json(const char *text, size_t length);
+/* The same, with a look at each token. IH_NOT_JSON also if `visit` returns false. */
+int ih_read_json(const char *text, size_t length, json_visit *visit, void *arg);
 /* True if everything was added to a buffer. Without memory it is cut to its former length. */
 bool ih_is_whole(struct buf *buffer, size_t length_before);
 

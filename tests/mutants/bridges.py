@@ -17,4 +17,7 @@ MUTANTS = [
                 "\t(void)kill(process->pid, SIGKILL);"),
            edit("src/bridge/exec/process.c", "\t * already. */\n\t(void)kill(-process->pid, SIGKILL);", "\t * already. */"),
            tests=["system/test_exec.py::test_a_timeout_kills_the_whole_process_group"]),
+    mutant("R30", "events of an answer line are lost",
+           edit("src/bridge/exec/answer_line.c", "\treading->verdict->emit = member->raw;\n", ""),
+           tests=["system/test_exec_lines.py::test_events_in_an_answer_are_stored_with_the_completion"]),
 ]

@@ -57,6 +57,25 @@ def test_a_result_is_stored(inboxd, lines, send, inbox, tmp_path):
     assert inbox.wait_status("x", "processed")["result"] == {"n": [1, 2]}
 
 
+def test_events_in_an_answer_are_stored_with_the_completion(inboxd, lines, send, inbox, tmp_path):
+    (tmp_path / "answer").write_text('{"status":"done","result":7,"emit":[ {"topic":"out","type":"made","key":"k","data":{"n":1.50}},'
+                                     ' {"topic":"out","type":"gone"} ]}\n')
+    lines(inboxd, PER_EVENT % 'cat "$DIR/answer"')
+    send()
+    assert inbox.wait_status("x", "processed")["result"] == 7
+    rows = inbox.query("SELECT event_type, convert_from(payload, 'UTF8') AS payload FROM inbox.outbox ORDER BY seq")
+    assert [(row["event_type"], row["payload"]) for row in rows] == [("made", '{"n": 1.50}'), ("gone", None)]
+
+
+@pytest.mark.parametrize("events, code", [('[{"topic":"a b","type":"made"}]', "EMIT"), ("[7]", "PROTOCOL")])
+def test_events_that_cannot_be_stored_are_a_retry(start_inboxd, lines, send, inbox, tmp_path, events, code):
+    (tmp_path / "answer").write_text('{"status":"done","emit":%s}\n' % events)
+    lines(start_inboxd(retry={"max_attempts": 1}), PER_EVENT % 'cat "$DIR/answer"')
+    send()
+    assert inbox.wait_status("x", "dead")["error_code"] == code
+    assert inbox.value("SELECT count(*) FROM inbox.outbox") == 0
+
+
 def test_a_snooze_waits_and_spends_no_attempt(inboxd, lines, send, inbox, tmp_path):
     lines(inboxd, PER_EVENT % '[ -e "$DIR/seen" ] && echo done || { touch "$DIR/seen"; echo "snooze 200ms"; }')
     send()

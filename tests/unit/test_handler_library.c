@@ -742,6 +742,33 @@ static void events_go_with_done_and_with_no_other_verdict(void **state)
 	sidecar_reads(world, DONE("d3"));
 }
 
+static int emit_json(const struct world *world, const char *json)
+{
+	return inbox_delivery_emit_json(world->delivery, json, strlen(json));
+}
+
+static void events_can_be_json_already(void **state)
+{
+	static const char *const wrong[] = { "", "{}", "[7]", "[[]]", "[{}", "[{}] []",
+		"[{},null]" };
+	struct world *world = *state;
+
+	connect_handler(world);
+	deliver(world, PLAIN("d1"));
+	assert_int_equal(emit_json(world, "[]"), 0);
+	assert_int_equal(emit_json(world, " [ {\"topic\":\"t\",\n\"data\":[[1.50]]}, {} ] "), 0);
+	assert_int_equal(inbox_delivery_emit(world->delivery, &an_event), 0);
+	assert_int_equal(emit_json(world, "[{\"a\":1}]"), 0);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		assert_int_equal(emit_json(world, wrong[i]), INBOX_ERROR_ARGUMENT);
+	assert_int_equal(inbox_delivery_done(world->delivery), 0);
+	turn(world, 0);
+	sidecar_reads(world,
+		ANSWERED("d1",
+			"\"status\":\"done\",\"emit\":[ {\"topic\":\"t\", \"data\":[[1.50]]},"
+			" {} ,{\"type\":\"made\",\"topic\":\"out\"},{\"a\":1}]"));
+}
+
 static void an_event_that_cannot_be_sent_is_refused_and_the_delivery_stays_open(void **state)
 {
 	static const struct inbox_header nameless = { NULL, { "a", 1 } };
@@ -1820,6 +1847,7 @@ int main(void)
 		TEST(a_large_message_arrives_completely),
 		TEST(each_verdict_is_a_line),
 		TEST(events_go_with_done_and_with_no_other_verdict),
+		TEST(events_can_be_json_already),
 		TEST(an_event_that_cannot_be_sent_is_refused_and_the_delivery_stays_open),
 		TEST(events_that_are_too_long_together_are_refused),
 		TEST(each_entry_of_a_batch_has_its_own_events),

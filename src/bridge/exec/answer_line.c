@@ -110,13 +110,14 @@ static const char *check_id(struct reading *reading, const struct json_member *m
 	return NULL;
 }
 
-/* Without this, the events would be lost. */
-static const char *refuse_emit(struct reading *reading, const struct json_member *member)
+static const char *set_emit(struct reading *reading, const struct json_member *member)
 {
-	(void)reading;
-	(void)member;
-	return "it has events in \"emit\", which needs a handler library, or inbox.emit() in your "
-	       "transaction";
+	if (member->kind == JSON_NULL)
+		return NULL;
+	if (member->kind != JSON_ARRAY)
+		return "emit must be an array of events";
+	reading->verdict->emit = member->raw;
+	return NULL;
 }
 
 static const struct {
@@ -129,7 +130,7 @@ static const struct {
 	{ "code", set_code },
 	{ "result", set_result },
 	{ "id", check_id },
-	{ "emit", refuse_emit },
+	{ "emit", set_emit },
 };
 
 static bool take_member(void *arg, const struct json_member *member)
@@ -154,6 +155,9 @@ static int read_json(
 		reading->problem = "it is not valid JSON";
 	else if (reading->problem == NULL && !reading->has_status)
 		reading->problem = "it has no status";
+	else if (reading->problem == NULL && reading->verdict->emit.data != NULL &&
+		 reading->verdict->status != BRIDGE_DONE)
+		reading->problem = "only done can have events in emit";
 	return 0;
 }
 

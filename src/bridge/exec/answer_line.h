@@ -2,6 +2,7 @@
  * The line with which a command of `exec --lines` answers a message. It is a verdict of the handler protocol as JSON,
  *
  *	{"status":"retry","delay_ms":60000,"reason":"upstream 503","code":"UPSTREAM"}
+ *	{"status":"done","emit":[{"topic":"invoices","type":"invoice.created","data":{"invoice":88}}]}
  *
  * or, for programs that cannot write JSON easily, a status and a text:
  *
@@ -21,8 +22,8 @@
 enum { ANSWER_LINE_WRONG = 1 };
 
 /* Reads a line, without its LF, as the answer to the event with this id. ANSWER_LINE_WRONG: it is none; the verdict is a
- * retry with the code PROTOCOL, and its reason says why without a part of the line. The result is borrowed from the
- * line. FAULT_MEMORY. */
+ * retry with the code PROTOCOL, and its reason says why without a part of the line. The result and the events are borrowed
+ * from the line. FAULT_MEMORY. */
 int answer_line_read(struct json_stream *stream, struct bytes line, struct bytes event_id,
 	struct bridge_verdict *out, struct err *err);
 
