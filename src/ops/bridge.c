@@ -72,6 +72,8 @@ int command_forward(const struct cli *cli, struct err *err)
 	const struct cli_bridge *bridge = &cli->bridge;
 	struct forward_options options = {
 		.url = bridge->url,
+		.headers = bridge->headers.items,
+		.header_count = bridge->headers.count,
 		.structured = bridge->mode != NULL && strcmp(bridge->mode, "structured") == 0,
 		.settles = bridge->settled,
 		.h2c = bridge->h2c,

@@ -20,4 +20,7 @@ MUTANTS = [
     mutant("R30", "events of an answer line are lost",
            edit("src/bridge/exec/answer_line.c", "\treading->verdict->emit = member->raw;\n", ""),
            tests=["system/test_exec_lines.py::test_events_in_an_answer_are_stored_with_the_completion"]),
+    mutant("R30", "a header is read once",
+           edit("src/bridge/forward/added_headers.c", "\t\tif (file_value_path(header->value) == NULL)\n", "\t\tif (header->name_length > 0)\n"),
+           tests=["system/test_forward.py::test_headers_of_the_user_are_sent_and_their_files_are_read_again"]),
 ]

@@ -109,6 +109,23 @@ def test_bytes_and_tombstones_keep_their_form(inboxd, service, forward, send, in
     assert (found["tombstone"].body, found["tombstone"].headers["content-type"]) == (b"", None)
 
 
+def test_headers_of_the_user_are_sent_and_their_files_are_read_again(inboxd, service, forward, send, inbox, tmp_path):
+    receiver = service()
+    token, url = tmp_path / "token", tmp_path / "url"
+    token.write_text("Bearer first\n")
+    url.write_text(receiver.url + "\n")
+    client = forward(inboxd, f"file:{url}", "--header", f"Authorization: file:{token}", "--header", "X-Tenant:  a b ")
+    for name, change in (("a", None), ("b", lambda: token.write_text("Bearer second")), ("c", token.unlink)):
+        if change:
+            change()
+        send(name)
+        inbox.wait_status(name, "processed")
+    assert [request.headers["authorization"] for request in receiver.requests] == ["Bearer first", "Bearer second", "Bearer second"]
+    assert {request.headers["x-tenant"] for request in receiver.requests} == {"a b"}
+    assert pathlib.Path(f"/proc/{client.process.pid}/cmdline").read_text().count("Bearer") == 0
+    assert client.stderr.count("event=header_not_read") == 1 and "Bearer" not in client.stderr
+
+
 def test_a_large_message_arrives(inboxd, service, forward, send, inbox):
     receiver = service()
     forward(inboxd, receiver)
@@ -373,6 +390,14 @@ def test_a_service_with_a_transaction_has_its_effect_exactly_once(
     (["--url", "http://127.0.0.1/", "--status", "404"], '"404" is not STATUS=VERDICT'),
     (["--url", "http://127.0.0.1/", "--status", "4xx=settled"], '"4xx=settled" is not STATUS=VERDICT'),
     (["--url", "http://127.0.0.1/", "--key", "x.pem"], "give --cert, too"),
+    (["--url", "file:/nowhere/url"], "--url: cannot read /nowhere/url: No such file"),
+    (["--url", "http://127.0.0.1/", "--header", "Authorization"], "--header: the text is not \"Name: value\""),
+    (["--url", "http://127.0.0.1/", "--header", "a b: c"], "--header: the text is not \"Name: value\""),
+    (["--url", "http://127.0.0.1/", "--header", "X-A: b\r\nc: d"], "--header: X-A: the value has a control character"),
+    (["--url", "http://127.0.0.1/", "--header", "X-A:"], "--header: X-A: the value is empty"),
+    (["--url", "http://127.0.0.1/", "--header", "CE-id: 7"], "--header: CE-id cannot be changed"),
+    (["--url", "http://127.0.0.1/", "--header", "X-A: file:/nowhere/token"], "--header: X-A: cannot read /nowhere/token: No such file"),
+    (["--url", "http://127.0.0.1/", "--header", "X-A: file:/dev/zero"], "--header: X-A: /dev/zero is not a regular file"),
     (["--url", "http://127.0.0.1/", "--mode", "batch"], "is none of: binary structured"),
 ])
 def test_a_wrong_command_line_is_refused(bridge, inboxd, arguments, words):

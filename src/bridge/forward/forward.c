@@ -13,6 +13,8 @@
 #include "base/outage_log.h"
 #include "base/time/backoff.h"
 #include "base/time/clock.h"
+#include "bridge/forward/added_headers.h"
+#include "bridge/forward/file_value.h"
 #include "bridge/forward/request.h"
 
 enum {
@@ -22,7 +24,9 @@ enum {
 };
 
 struct forward {
-	const struct forward_options *options;
+	struct forward_options options; /* with the URL that was read */
+	struct buf url;
+	struct added_headers headers;
 	struct intake intake;
 	struct event event;
 	CURLM *multi;
@@ -39,21 +43,38 @@ static int check_options(const struct forward_options *options, struct err *err)
 {
 	if (strncasecmp(options->url, "http://", 7) != 0 &&
 		strncasecmp(options->url, "https://", 8) != 0)
-		return err_set(err, FAULT_USAGE,
-			"--url: \"%s\" does not begin with http:// or https://", options->url);
+		return err_set(
+			err, FAULT_USAGE, "--url: the URL does not begin with http:// or https://");
 	if (options->key != NULL && options->cert == NULL)
 		return err_set(err, FAULT_USAGE,
 			"--key is the key of a client certificate: give --cert, too");
 	return 0;
 }
 
-static int forward_open(
-	struct forward *forward, const struct forward_options *options, struct err *err)
+static int read_url(struct forward *forward, struct err *err)
 {
-	int r = check_options(options, err);
+	const int r = file_value_read(forward->options.url, &forward->url, err);
 
-	*forward = (struct forward){ .options = options, .intake = { .signal_fd = -1 } };
+	if (r != 0)
+		return r == FAULT_USAGE ? err_prefix(err, "--url") : r;
+	forward->options.url = buf_str(&forward->url);
+	return buf_ok(&forward->url) ? 0 : err_memory(err);
+}
+
+static int forward_open(
+	struct forward *forward, const struct forward_options *given, struct err *err)
+{
+	const struct forward_options *options = &forward->options;
+	int r;
+
+	*forward = (struct forward){ .options = *given, .intake = { .signal_fd = -1 } };
 	forward->window = options->intake.jobs;
+	r = read_url(forward, err);
+	if (r == 0)
+		r = check_options(options, err);
+	if (r == 0)
+		r = added_headers_init(
+			&forward->headers, options->headers, options->header_count, err);
 	if (r != 0)
 		return r;
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
@@ -81,6 +102,8 @@ static void forward_close(struct forward *forward)
 	if (forward->multi != NULL)
 		(void)curl_multi_cleanup(forward->multi);
 	event_fini(&forward->event);
+	added_headers_fini(&forward->headers);
+	buf_fini(&forward->url);
 	intake_close(&forward->intake);
 	curl_global_cleanup();
 	log_repeats(true);
@@ -105,7 +128,10 @@ static int begin(struct forward *forward, struct request *request, struct inbox_
 	if (r != 0)
 		return r;
 	request->delivery = delivery;
-	r = request_prepare(request, forward->options, &forward->event, err);
+	r = added_headers_refresh(&forward->headers, err);
+	if (r == 0)
+		r = request_prepare(
+			request, &forward->options, &forward->headers, &forward->event, err);
 	if (r == 0 && curl_multi_add_handle(forward->multi, request->easy) != CURLM_OK)
 		r = err_memory(err);
 	if (r != 0)
@@ -211,7 +237,7 @@ static int finish(
 			verdict.delay_ms = 0;
 	} else {
 		resume_messages(forward);
-		request_verdict(request, result, forward->options, &verdict);
+		request_verdict(request, result, &forward->options, &verdict);
 	}
 	r = bridge_answer(request->delivery, &verdict, err);
 	end_request(forward, request);

@@ -15,7 +15,9 @@
 /* Everything is borrowed. NULL = not given. */
 struct forward_options {
 	struct intake_options intake;
-	const char *url; /* http:// or https:// */
+	const char *url;            /* http:// or https://, or file:/path of a file with it */
+	const char *const *headers; /* "Name: value", see added_headers.h */
+	size_t header_count;
 	bool structured; /* the whole event as JSON in the body; else the attributes in headers, and the data in the body */
 	bool settles; /* done: the service has called inbox.complete() */
 	bool h2c;     /* HTTP/2 without TLS, which cannot be negotiated */

@@ -193,12 +193,27 @@ static bool add_headers(
 	return add_header(request, line);
 }
 
-static bool build(struct request *request, bool structured, const struct event *event)
+static bool add_users_headers(struct request *request, const struct added_headers *headers)
+{
+	for (size_t i = 0; i < headers->count; i++) {
+		struct buf *line = &headers->items[i].line;
+		struct curl_slist *longer = curl_slist_append(request->headers, buf_str(line));
+
+		if (longer == NULL || !buf_ok(line))
+			return false;
+		request->headers = longer;
+	}
+	return true;
+}
+
+static bool build(struct request *request, bool structured, const struct added_headers *headers,
+	const struct event *event)
 {
 	const struct bytes json = { event->json.data, event->json.length };
 	const struct bytes body = structured ? json : event->data;
 	struct buf line = BUF_INIT;
-	bool good = add_headers(request, &line, structured, event);
+	bool good = add_headers(request, &line, structured, event) &&
+		    add_users_headers(request, headers);
 
 	buf_fini(&line);
 	buf_add(&request->body, body.data, body.length);
@@ -206,7 +221,7 @@ static bool build(struct request *request, bool structured, const struct event *
 }
 
 int request_prepare(struct request *request, const struct forward_options *options,
-	struct event *event, struct err *err)
+	const struct added_headers *headers, struct event *event, struct err *err)
 {
 	const int64_t now_ms = clock_now_ms();
 	CURLcode r = CURLE_OK;
@@ -219,7 +234,7 @@ int request_prepare(struct request *request, const struct forward_options *optio
 	buf_reset(&request->response);
 	request->overflow = false;
 	request->words[0] = '\0';
-	if (!build(request, options->structured, event))
+	if (!build(request, options->structured, headers, event))
 		return err_memory(err);
 	request->give_up_ms = intake_deadline_ms(request->delivery) + LATE_MS;
 	SET(CURLOPT_HTTPHEADER, request->headers);

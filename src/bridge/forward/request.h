@@ -8,6 +8,7 @@
 #include <curl/curl.h>
 
 #include "bridge/event.h"
+#include "bridge/forward/added_headers.h"
 #include "bridge/forward/forward.h"
 
 struct request {
@@ -34,7 +35,7 @@ int request_init(struct request *request, const struct forward_options *options,
 void request_fini(struct request *request);
 /* Prepares the request for a message. FAULT_MEMORY. */
 int request_prepare(struct request *request, const struct forward_options *options,
-	struct event *event, struct err *err);
+	const struct added_headers *headers, struct event *event, struct err *err);
 /* What the result of libcurl means. */
 enum request_end request_end_of(const struct request *request, CURLcode result);
 /* The verdict of a request that was answered or lost. The result is borrowed from the request. */

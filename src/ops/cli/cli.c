@@ -392,6 +392,7 @@ void cli_fini(struct cli *cli)
 	free(cli->words);
 	free(cli->bridge.topics.items);
 	free(cli->bridge.types.items);
+	free(cli->bridge.headers.items);
 	*cli = (struct cli){ .command = COMMAND_NONE };
 }
 

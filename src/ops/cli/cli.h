@@ -103,6 +103,7 @@ struct cli_bridge {
 	bool lines;      /* exec --lines */
 	bool settled;
 	const char *url; /* the rest is of forward */
+	struct cli_texts headers;
 	const char *mode;
 	const char *ca;
 	const char *cert;

@@ -332,6 +332,8 @@ const struct option_row cli_options[] = {
 		"the client certificate, PEM", NULL },
 	{ 0, "key", "FILE", FOR(COMMAND_FORWARD), KIND_TEXT, offsetof(struct cli, bridge.key),
 		"the private key of the client certificate, PEM", NULL },
+	{ 0, "header", "NAME: VALUE", FOR(COMMAND_FORWARD), KIND_TEXTS, offsetof(struct cli, bridge.headers),
+		"add this header to each request; file:/path as value = the content of the file; may be repeated", NULL },
 	{ 0, "h2c", NULL, FOR(COMMAND_FORWARD), KIND_FLAG, offsetof(struct cli, bridge.h2c),
 		"use HTTP/2 without TLS; with https, HTTP/2 is used whenever the service offers it", NULL },
 	{ 0, "connect-timeout", "TIME", FOR(COMMAND_FORWARD), KIND_SPAN, offsetof(struct cli, bridge.connect_timeout),
