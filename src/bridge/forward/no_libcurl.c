@@ -5,7 +5,7 @@ int forward_run(const struct forward_options *options, struct err *err)
 {
 	(void)options;
 	return err_set(err, FAULT_USAGE,
-		"this inboxd was built without libcurl, which forward needs: install libcurl's "
-		"development files "
+		"forward is not in this build of inboxd, which was made without libcurl: use a "
+		"package or the image, or install libcurl's development files "
 		"(libcurl4-openssl-dev) and build with `meson setup -Dforward=enabled`");
 }
