@@ -1,12 +1,16 @@
 """Three brokers, and an important one dies: leaders and coordinators move, and sidecars follow."""
 
+import time
+
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
 from brokers import Cluster
 from fleet import Fleet
+from support.inbox import INFINITY
 from support.outbox import Outbox, first_copies, values
-from support.wait import eventually
+from support.wait import eventually, throughout
 from whole import log_events
 
 FAST = {"reconnect.backoff.max.ms": 500, "session.timeout.ms": 6000,
@@ -103,39 +107,110 @@ def test_a_partition_without_a_leader_does_not_stop_others(cluster, make_inboxd,
         fleet.close()
 
 
+@pytest.fixture
+def unanswered(cluster, name):
+    """A topic that wants three replicas in sync. silence(): one of them dies, so nothing of the topic is confirmed."""
+    topic = f"{name}.unanswered"
+    cluster.streams.create(topic, 1, min_insync_replicas=3)
+
+    def silence():
+        dead = next(number for number in cluster.nodes if number != cluster.leader(topic, 0))
+        cluster.nodes[dead].kill()
+        eventually(misses_one, 60)
+
+    def misses_one():
+        try:
+            return len(cluster.in_sync(topic, 0)) == 2
+        except KafkaException:  # the request went to the dead one
+            return False
+
+    return topic, silence
+
+
+def publishers(cluster, make_inboxd, name, count, **outbox):
+    cluster.streams.create(name, 1)
+    return [make_inboxd(outbox={"enabled": True, **outbox},
+                        kafka={"topics": [name], "bootstrap.servers": cluster.bootstrap, **FAST}).start() for _ in range(count)]
+
+
 @pytest.mark.timeout(300)
-def test_a_topic_without_answers_ends_no_election(cluster, make_inboxd, inbox, name):
-    """A replica of one topic is missing, so nothing of it is confirmed. The flight takes half a minute, as long as an election
-    lasts without a renewal. No other event is published twice."""
-    unanswered, other = f"{name}.unanswered", f"{name}.other"
-    for topic, replicas in [(name, 1), (unanswered, 3), (other, 1)]:
-        cluster.streams.create(topic, 1, min_insync_replicas=replicas)
+def test_a_topic_without_answers_delays_no_other_event(cluster, make_inboxd, inbox, name, unanswered):
+    """Neither when it falls silent, nor when its head is tried again. When it answers again, it goes on in order."""
+    topic, silence = unanswered
+    other = f"{name}.other"
+    cluster.streams.create(other, 1, min_insync_replicas=1)
     outbox = Outbox(inbox)
-    pair = [make_inboxd(outbox={"enabled": True},
-                        kafka={"topics": [name], "bootstrap.servers": cluster.bootstrap, **FAST}).start() for _ in range(2)]
-    leader = eventually(lambda: next((one for one in pair if one.metric("inboxd_outbox_leader")), None))
-    for topic in (unanswered, other):
-        outbox.emit(topic, "a", "0")
-        cluster.streams.read(topic, 1)
-    eventually(lambda: outbox.count() == 0)
-    dead = next(number for number in cluster.nodes if number != cluster.leader(unanswered, 0))
-    cluster.nodes[dead].kill()
-    eventually(lambda: len(cluster.in_sync(unanswered, 0)) == 2, 60)
+    sidecar, = publishers(cluster, make_inboxd, name, 1)
+    for to in (topic, other):
+        outbox.emit(to, "a", "0")
+        cluster.streams.read(to, 1)
+    silence()
     with outbox.transaction() as emit:
         for number in range(1, 4):
-            emit(unanswered, "a", str(number))
-            emit(other, "a", str(number))
-    assert values(cluster.streams.read(other, 4)) == ["0", "1", "2", "3"]
+            emit(topic, "a", str(number))
+    since, number = time.monotonic(), 0
+    while time.monotonic() < since + 50:
+        number += 1
+        outbox.emit(other, "a", str(number))
+        assert values(cluster.streams.read(other, number + 1, timeout=8))[-1] == str(number)
+        if number == 5:
+            outbox.emit(topic, "a", "4")
+    assert sidecar.metric("inboxd_outbox_held_topics") == 1
+    assert {state[2] for state in outbox.states().values()} == {"TOPIC", None}
+    cluster.restore()
+    eventually(lambda: outbox.count() == 0, 90)
+    assert first_copies(cluster.streams.read_what_is_there(topic)) == {b"a": [str(value) for value in range(5)]}
+    assert sum(cluster.streams.log_end(other).values()) == number + 1
+    assert sidecar.metric("inboxd_outbox_failures_total") == 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("discarded", [False, True], ids=["head", "discarded"])
+def test_late_answers_are_recorded_and_nothing_is_sent_twice(cluster, make_inboxd, inbox, name, unanswered, discarded):
+    """The brokers confirm after some seconds what they already have, also events behind the head. An operator who discards
+    the head cannot take it back."""
+    topic, silence = unanswered
+    outbox = Outbox(inbox)
+    sidecar, = publishers(cluster, make_inboxd, name, 1)
+    outbox.emit(topic, "a", "0")
+    cluster.streams.read(topic, 1)
+    silence()
+    with outbox.transaction() as emit:
+        for number in range(1, 4):
+            emit(topic, "a", str(number))
+    eventually(lambda: sidecar.metric("inboxd_outbox_held_topics") == 1)
+    outbox.emit(topic, "a", "4")
+    eventually(lambda: outbox.states()["4"][0] == INFINITY)
+    if discarded:
+        inbox.execute("UPDATE inbox.outbox SET available_at = NULL, dead_at = now() WHERE payload = '1'")
+        throughout(lambda: outbox.states()["4"][0] == INFINITY, 8)
+    cluster.restore()
+    eventually(lambda: outbox.count() == 0 and sidecar.metric("inboxd_outbox_held_topics") == 0, 60)
+    assert values(cluster.streams.read_what_is_there(topic)) == [str(value) for value in range(5)]
+    assert sidecar.metric("inboxd_outbox_published_total") == 5
+
+
+@pytest.mark.timeout(300)
+def test_a_topic_without_answers_ends_no_election(cluster, make_inboxd, inbox, name, unanswered):
+    """A transaction waits half a minute for its answers, as long as an election lasts without a renewal."""
+    topic, silence = unanswered
+    outbox = Outbox(inbox)
+    pair = publishers(cluster, make_inboxd, name, 2, producer="transactional")
+    leader = eventually(lambda: next((one for one in pair if one.metric("inboxd_outbox_leader")), None))
+    outbox.emit(topic, "a", "0")
+    cluster.streams.read(topic, 1)
+    eventually(lambda: outbox.count() == 0)
+    silence()
+    with outbox.transaction() as emit:
+        for number in range(1, 4):
+            emit(topic, "a", str(number))
     eventually(lambda: {state[2] for state in outbox.states().values()} == {"TOPIC", None}, 90, "the topic to be held")
     eventually(lambda: leader.metric("inboxd_outbox_held_topics") == 1)
-    outbox.emit(other, "a", "4")
-    assert values(cluster.streams.read(other, 5, timeout=60)) == ["0", "1", "2", "3", "4"]
     assert leader.metric("inboxd_outbox_leader") == 1
     assert not any(log_events(one, "outbox_lost") for one in pair)
     cluster.restore()
-    assert first_copies(cluster.streams.read(unanswered, 4, timeout=90)) == {b"a": ["0", "1", "2", "3"]}
+    assert first_copies(cluster.streams.read(topic, 4, timeout=90)) == {b"a": ["0", "1", "2", "3"]}
     eventually(lambda: outbox.count() == 0)
-    assert sum(cluster.streams.log_end(other).values()) == 5
 
 
 def test_another_cluster_is_refused(cluster, fleet, kafka_server, streams, make_topic, make_inboxd):

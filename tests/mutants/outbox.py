@@ -4,8 +4,10 @@ from mutants.mutant import edit, mutant
 
 RELAY = "src/ingest/relay/relay.c"
 FLIGHT = "src/ingest/relay/flight.c"
+DECISIONS = "src/ingest/relay/decisions.c"
 OUTBOX = "system/test_outbox.py::"
 FAULTS = "faults/test_outbox.py::"
+CLUSTER = "faults/test_kafka_cluster.py::"
 HOLES = "unit/test_holes.c::"
 SQL = "sql/test_relay.py::"
 EMIT = "sql/test_store_emit.c::"
@@ -43,7 +45,7 @@ MUTANTS = [
     mutant("O4", "a long flight ends the election",
            edit(RELAY, "return is_time(&relay->renewed_ms, RENEW_MS) ? renew_now(relay, &election, err) : 0;",
                 "return relay == NULL ? renew_now(relay, &election, err) : 0;"),
-           tests=["faults/test_kafka_cluster.py::test_a_topic_without_answers_ends_no_election"]),
+           tests=[CLUSTER + "test_a_topic_without_answers_ends_no_election"]),
     mutant("O4", "a locked row stops the relay",
            edit(RELAY, "\t\tsettle.skip_locked = relay->locked.count < LOCKED_ROWS_MOST;\n", ""),
            tests=[OUTBOX + "test_a_locked_row_delays_no_other_event"]),
@@ -55,7 +57,7 @@ MUTANTS = [
                 "\t\t{ NULL, NULL } },"),
            tests=[OUTBOX + "test_nothing_behind_a_refused_request_is_in_the_log"]),
     mutant("O5", "a key does not wait behind its refused event",
-           edit(FLIGHT, "\t\tif (event->keyed && holds_set(holds, event->key_hash, event->seq, false) < 0)", "\t\tif (holds == NULL)"),
+           edit(DECISIONS, "\t\tif (event->keyed && holds_set(holds, event->key_hash, event->seq, false) < 0)", "\t\tif (holds == NULL)"),
            tests=[OUTBOX + "test_a_too_large_event_stops_only_its_key_until_the_limit_is_raised"]),
     mutant("O5", "a hold ends with its head",
            edit("src/model/outbox/holds.c", "\tslot->state = HOLD_FREE;\n\tholds->free++;", "\tslot->state = HOLD_PASSES;"),
@@ -64,9 +66,15 @@ MUTANTS = [
            edit(FLIGHT, "\t\ttopic->group_bytes + size > topic->limit)", "\t\ttopic->group_bytes < 0)"),
            tests=[OUTBOX + "test_small_events_together_may_exceed_the_limit_of_their_topic"]),
     mutant("O5", "a missing topic counts attempts",
-           edit(FLIGHT, "\t\treturn hold_topic(flight, event, event->topic->why, err);",
-                "\t\treturn refuse(flight, event, \"TOPIC\", event->topic->why, err);"),
+           edit(FLIGHT, "\t\treturn decisions_hold_topic(flight, event, event->topic->why, err);",
+                "\t\treturn decisions_refuse(flight, event, \"TOPIC\", event->topic->why, err);"),
            tests=[OUTBOX + "test_a_missing_topic_stops_only_its_events"]),
+    mutant("O5", "others wait for a topic without answers",
+           edit(FLIGHT, "\tif (flight->stalls.count >= STALLS_MOST)\n\t\treturn false;", "\tif (flight != NULL)\n\t\treturn false;"),
+           tests=[CLUSTER + "test_a_topic_without_answers_delays_no_other_event"]),
+    mutant("O5", "a topic goes on beside its stall when its head is discarded",
+           edit(DECISIONS, "\tif (topic->stalled > 0)", "\tif (topic->stalled == SIZE_MAX)"),
+           tests=[CLUSTER + "test_late_answers_are_recorded_and_nothing_is_sent_twice"]),
     mutant("O5", "a discarded head holds its key for ever",
            edit(RELAY, "\t\tholds_release(&relay->holds, hashes[at], seqs[at]);", "\t\t(void)hashes[at];"),
            tests=[OUTBOX + "test_the_key_goes_on_when_an_operator_discards_its_head"]),

@@ -11,18 +11,19 @@
 #include "base/log.h"
 #include "base/time/backoff.h"
 #include "base/time/clock.h"
+#include "ingest/relay/decisions.h"
 #include "ingest/relay/relay_record.h"
 #include "report/meters.h"
 
 #define ANSWER_MS      30000 /* without an answer for so long, a partition has no leader */
 #define ANSWER_LAST_MS 2000  /* after a stop was requested */
+#define STALL_MS       1000  /* without any answer for so long, others wait no longer */
+#define STALL_HEAD_MS  100   /* the same if only heads of held topics are tried */
 #define SLICE_MS       100
 #define COMMIT_MS      20000 /* with a renewal before it, shorter than an election lasts */
-#define TOPIC_AGAIN_MS 5000  /* until the head of a held topic is tried again */
 #define LOG_EVERY_MS   10000
 #define LOG_BURST      10
 #define FIRST_ROOM     256
-#define SECOND_MS      1000.0
 
 int flight_init(struct flight *flight, const struct flight_options *options, struct err *err)
 {
@@ -54,6 +55,7 @@ void flight_drop_producers(struct flight *flight)
 void flight_fini(struct flight *flight)
 {
 	flight_drop_producers(flight);
+	stalls_fini(&flight->stalls);
 	relay_topics_fini(&flight->topics);
 	digester_free(flight->digester);
 	json_stream_free(flight->json);
@@ -91,6 +93,26 @@ bool flight_find_place(struct flight *flight, struct flight_place *place)
 		hash_of(flight, (struct bytes){ flight->name.data, flight->name.length });
 	place->key_hash = hash_of_key(flight, buf_str(&flight->name), place->key);
 	return true;
+}
+
+bool flight_may_go(struct flight *flight, const struct rows *rows, int row)
+{
+	struct flight_place place = {
+		.topic = rows_text(rows, row, PLACE_TOPIC),
+		.aggregate = rows_text(rows, row, PLACE_AGGREGATE),
+		.type = rows_text(rows, row, PLACE_TYPE),
+		.key = rows_bytes(rows, row, PLACE_KEY),
+	};
+	struct hold topic;
+	struct hold key = { .state = HOLD_NONE };
+
+	if (!flight_find_place(flight, &place))
+		return true;
+	topic = holds_get(flight->options.holds, place.topic_hash);
+	if (place.key.data != NULL)
+		key = holds_get(flight->options.holds, place.key_hash);
+	return (topic.state == HOLD_NONE || topic.state == HOLD_PASSES) &&
+	       (key.state == HOLD_NONE || key.state == HOLD_PASSES);
 }
 
 /* --- The events of a page ---------------------------------------------------------------------- */
@@ -174,6 +196,8 @@ static int take_events(struct flight *flight, struct err *err)
 			.row = row,
 			.seq = rows_int(rows, row, RELAY_SEQ),
 			.topic = topic,
+			.created_ms = rows_timestamp_ms(rows, row, RELAY_CREATED),
+			.retries = (int32_t)rows_int(rows, row, RELAY_RETRIES),
 			.keyed = topic != NULL && !rows_is_null(rows, row, RELAY_KEY),
 		};
 		if (event->keyed)
@@ -184,176 +208,6 @@ static int take_events(struct flight *flight, struct err *err)
 	if (r == 0 && flight->count > 0)
 		qsort(flight->events, flight->count, sizeof(flight->events[0]), compare_seqs);
 	return r;
-}
-
-/* --- Decisions --------------------------------------------------------------------------------- */
-
-static void decide(struct flight *flight, struct flight_event *event, struct relay_result result)
-{
-	event->decided = true;
-	event->has_result = true;
-	event->result = result;
-	event->result.seq = event->seq;
-	if (result.outcome == RELAY_DEAD)
-		return;
-	event->result.retries += (int32_t)rows_int(flight->rows, event->row, RELAY_RETRIES);
-}
-
-static void leave(struct flight_event *event)
-{
-	event->decided = true;
-	event->has_result = false;
-}
-
-static void publish(struct flight *flight, struct flight_event *event, int64_t now_ms)
-{
-	decide(flight, event,
-		(struct relay_result){
-			.outcome = RELAY_PUBLISHED,
-			.partition = event->answer.partition,
-			.offset = event->answer.offset,
-		});
-	metric_add(flight->published, 1);
-	metric_observe(flight->publish_seconds,
-		(double)(now_ms - rows_timestamp_ms(flight->rows, event->row, RELAY_CREATED)) /
-			SECOND_MS);
-}
-
-/* The topic is held with this event as its head. Another event of the topic finds the hold. */
-static int hold_topic(
-	struct flight *flight, struct flight_event *event, const char *why, struct err *err)
-{
-	int64_t held = 0;
-
-	if (holds_set(flight->options.holds, event->topic->hash, event->seq, true) < 0)
-		return err_memory(err);
-	event->topic->checked_ms = 0;
-	decide(flight, event,
-		(struct relay_result){
-			.outcome = RELAY_RETRY,
-			.delay_ms = TOPIC_AGAIN_MS,
-			.code = RELAY_CODE_TOPIC,
-			.error = why,
-		});
-	if (fault_log_limit_pass(&flight->topic_limit, clock_now_ms(), &held))
-		log_warn("outbox_topic_held", LOG_STR("topic", event->topic->name),
-			LOG_INT("seq", event->seq), LOG_STR("error", why),
-			LOG_INT("retry_in_ms", TOPIC_AGAIN_MS),
-			LOG_STR("next", "events of this topic wait; others are published"),
-			LOG_INT("held_back", held));
-	return 0;
-}
-
-static void log_refused(struct flight *flight, const struct flight_event *event)
-{
-	const struct relay_result *result = &event->result;
-	const char *event_id = rows_text(flight->rows, event->row, RELAY_EVENT_ID);
-	const char *topic = event->topic == NULL ? "" : event->topic->name;
-	int64_t held = 0;
-
-	if (result->outcome == RELAY_DEAD)
-		log_warn("outbox_event_dead", LOG_STR("event_id", event_id),
-			LOG_INT("seq", event->seq), LOG_STR("topic", topic),
-			LOG_STR("error", result->error), LOG_INT("attempts", result->retries),
-			LOG_STR("next", "later events of its key are published; it stays in the "
-					"table"));
-	else if (fault_log_limit_pass(&flight->refused_limit, clock_now_ms(), &held))
-		log_warn("outbox_event_refused", LOG_STR("event_id", event_id),
-			LOG_INT("seq", event->seq), LOG_STR("topic", topic),
-			LOG_STR("error", result->error), LOG_INT("attempts", result->retries),
-			LOG_INT("retry_in_ms", result->delay_ms),
-			LOG_STR("next", "later events of its key wait"),
-			LOG_INT("held_back", held));
-}
-
-/* The event itself is the cause. Its key waits behind it, until it is published or dead. */
-static int refuse(struct flight *flight, struct flight_event *event, const char *code,
-	const char *why, struct err *err)
-{
-	const struct config *config = flight->options.config;
-	struct holds *holds = flight->options.holds;
-	int32_t attempts = (int32_t)rows_int(flight->rows, event->row, RELAY_RETRIES) + 1;
-
-	metric_add(flight->refused, 1);
-	if (attempts >= config->outbox.max_attempts) {
-		decide(flight, event,
-			(struct relay_result){
-				.outcome = RELAY_DEAD,
-				.retries = attempts,
-				.code = code,
-				.error = why,
-			});
-	} else if (event->keyed && holds->count >= HOLDS_MOST) {
-		return hold_topic(flight, event, "too many keys wait behind refused events", err);
-	} else {
-		decide(flight, event,
-			(struct relay_result){
-				.outcome = RELAY_RETRY,
-				.delay_ms = backoff_delay_ms(config->retry.backoff,
-					config->retry.backoff_max, attempts - 1, random_u64()),
-				.retries = 1,
-				.code = code,
-				.error = why,
-			});
-		if (event->keyed && holds_set(holds, event->key_hash, event->seq, false) < 0)
-			return err_memory(err);
-	}
-	log_refused(flight, event);
-	return 0;
-}
-
-/* --- Holds ------------------------------------------------------------------------------------- */
-
-static const struct relay_result parked = { .outcome = RELAY_PARK };
-
-/* An event of a page that has just been read. */
-static void wait_as_new(struct flight *flight, struct flight_event *event, const struct hold *hold)
-{
-	if (hold->state != HOLD_NONE)
-		decide(flight, event, parked);
-}
-
-/* The head of a hold, or an event that an operator has released. A key's head whose topic is held stays the head. */
-static void wait_as_due(struct flight *flight, struct flight_event *event, const struct hold *hold)
-{
-	if (hold->state == HOLD_NONE || hold->head == event->seq)
-		return;
-	if (hold->topic && hold->state == HOLD_WAITS)
-		decide(flight, event,
-			(struct relay_result){
-				.outcome = RELAY_RETRY, .delay_ms = TOPIC_AGAIN_MS });
-	else if (hold->state != HOLD_WAITS || hold->head < event->seq)
-		decide(flight, event, parked);
-}
-
-/* An event may be sent when all parked ones before it were: not if its hold became free behind the beginning of
- * the pass. */
-static void wait_as_parked(
-	struct flight *flight, struct flight_event *event, const struct hold *hold)
-{
-	(void)flight;
-	if (hold->state == HOLD_WAITS || hold->state == HOLD_FREE)
-		leave(event);
-}
-
-static void obey_holds(struct flight *flight, struct flight_event *event)
-{
-	static void (*const wait[])(struct flight *, struct flight_event *, const struct hold *) = {
-		[FLIGHT_NEW] = wait_as_new,
-		[FLIGHT_DUE] = wait_as_due,
-		[FLIGHT_PARKED] = wait_as_parked,
-	};
-	const struct holds *holds = flight->options.holds;
-	struct hold hold;
-
-	if (holds->count == 0 || event->topic == NULL)
-		return;
-	hold = holds_get(holds, event->topic->hash);
-	wait[flight->kind](flight, event, &hold);
-	if (event->decided || !event->keyed)
-		return;
-	hold = holds_get(holds, event->key_hash);
-	wait[flight->kind](flight, event, &hold);
 }
 
 /* --- A group ----------------------------------------------------------------------------------- */
@@ -397,16 +251,20 @@ static bool fits(struct flight *flight, struct flight_event *event)
 	return true;
 }
 
+static int make_single(struct flight *flight, struct err *err)
+{
+	return flight->single != NULL ? 0
+				      : producer_new(&flight->single, flight->options.config,
+						PRODUCER_OUTBOX_SINGLE, err);
+}
+
 /* Alone, because then nothing else has to be sent again. */
 static struct producer *producer_for(
 	struct flight *flight, const struct flight_event *event, struct err *err)
 {
 	if (!event->alone)
 		return flight->producer;
-	if (flight->single == NULL && producer_new(&flight->single, flight->options.config,
-					      PRODUCER_OUTBOX_SINGLE, err) < 0)
-		return NULL;
-	return flight->single;
+	return make_single(flight, err) == 0 ? flight->single : NULL;
 }
 
 static int send_event(struct flight *flight, struct flight_event *event, struct err *err)
@@ -432,17 +290,17 @@ static int add_event(struct flight *flight, struct flight_event *event, struct e
 {
 	int r;
 
-	obey_holds(flight, event);
+	decisions_obey_holds(flight, event);
 	if (event->decided)
 		return 0;
 	if (event->topic == NULL)
-		return refuse(flight, event, "TOPIC_NAME",
+		return decisions_refuse(flight, event, "TOPIC_NAME",
 			"outbox.topic and the aggregate or type of the event make no name of a "
 			"topic",
 			err);
 	r = relay_topic_check(event->topic, flight->producer, err);
 	if (r == RELAY_TOPIC_HELD)
-		return hold_topic(flight, event, event->topic->why, err);
+		return decisions_hold_topic(flight, event, event->topic->why, err);
 	if (r != 0)
 		return r;
 	return fits(flight, event) ? send_event(flight, event, err) : FLIGHT_FULL;
@@ -459,22 +317,123 @@ static int renew(struct flight *flight, struct err *err)
 	return flight->options.renew(flight->options.arg, err);
 }
 
+static bool has_transactions(const struct flight *flight)
+{
+	return flight->options.config->outbox.producer == OUTBOX_TRANSACTIONAL;
+}
+
+static bool is_open(const struct flight_event *event)
+{
+	return event->sent && event->answer.outcome == PRODUCE_OPEN;
+}
+
+static size_t count_open(const struct flight *flight)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < flight->count; i++)
+		count += is_open(&flight->events[i]);
+	return count;
+}
+
+/* The first event without an answer, or NULL. */
+static const struct flight_event *find_open(const struct flight *flight)
+{
+	for (size_t i = 0; i < flight->count; i++) {
+		if (is_open(&flight->events[i]))
+			return &flight->events[i];
+	}
+	return NULL;
+}
+
+/* A transaction ends as a whole. And an event without an answer must not wait in a stall when an earlier one is sent
+ * again. */
+static bool can_stall(const struct flight *flight)
+{
+	if (flight->stalls.count >= STALLS_MOST)
+		return false;
+	for (size_t i = 0; i < flight->count; i++) {
+		const struct flight_event *event = &flight->events[i];
+
+		if (event->sent && (event->answer.outcome == PRODUCE_REFUSED ||
+					   event->answer.outcome == PRODUCE_DROPPED))
+			return false;
+		if (is_open(event) && !event->alone && has_transactions(flight))
+			return false;
+	}
+	return true;
+}
+
+static int64_t patience_ms(const struct flight *flight)
+{
+	for (size_t i = 0; i < flight->count; i++) {
+		const struct flight_event *event = &flight->events[i];
+
+		if (event->sent &&
+			holds_get(flight->options.holds, event->topic->hash).state != HOLD_WAITS)
+			return STALL_MS;
+	}
+	return STALL_HEAD_MS;
+}
+
+static bool some_broker_answers(struct flight *flight)
+{
+	const struct flight_event *open = find_open(flight);
+	struct err err = ERR_INIT;
+
+	return open != NULL &&
+	       producer_look(flight->producer, open->topic->name, &err) != FAULT_KAFKA;
+}
+
 static int await_answers(struct flight *flight, struct err *err)
 {
 	int64_t until_ms = clock_now_ms() + ANSWER_MS;
+	int64_t patience = patience_ms(flight);
+	int64_t quiet_ms = clock_now_ms();
+	size_t open = count_open(flight);
 	int r = 0;
 
 	while (r == 0 && !all_answered(flight, SLICE_MS) && clock_now_ms() < until_ms) {
+		size_t before = open;
+
 		if (atomic_load(flight->options.stop) && clock_now_ms() + ANSWER_LAST_MS < until_ms)
 			until_ms = clock_now_ms() + ANSWER_LAST_MS;
 		r = renew(flight, err);
+		open = count_open(flight);
+		if (open < before)
+			quiet_ms = clock_now_ms();
+		if (r != 0 || clock_now_ms() - quiet_ms < patience || !can_stall(flight))
+			continue;
+		if (some_broker_answers(flight))
+			break;
+		quiet_ms = clock_now_ms();
 	}
 	return r;
 }
 
-static bool has_transactions(const struct flight *flight)
+/* The answers arrive in the events of the stall; the flight goes on with a copy. */
+static int begin_stall(struct flight *flight, struct err *err)
 {
-	return flight->options.config->outbox.producer == OUTBOX_TRANSACTIONAL;
+	struct stall stall = { .count = flight->count, .until_ms = clock_now_ms() + ANSWER_MS };
+	struct flight_event *copy = malloc(flight->room * sizeof(*copy));
+
+	if (copy == NULL)
+		return err_memory(err);
+	memcpy(copy, flight->events, flight->count * sizeof(*copy));
+	stall.events = flight->events;
+	flight->events = copy;
+	for (size_t i = 0; i < flight->count; i++) {
+		if (is_open(&copy[i]) && copy[i].alone)
+			stall.single = flight->single;
+		else if (is_open(&copy[i]))
+			stall.producer = flight->producer;
+	}
+	if (stall.single != NULL)
+		flight->single = NULL;
+	if (stall.producer != NULL)
+		flight->producer = NULL;
+	stalls_add(&flight->stalls, &stall);
+	return 0;
 }
 
 /* A transaction with a record that is not confirmed is not committed. Its confirmed records are sent again, because no
@@ -491,7 +450,8 @@ static int end_transaction(struct flight *flight, struct err *err)
 	for (size_t i = 0; i < flight->count; i++) {
 		const struct flight_event *event = &flight->events[i];
 
-		confirmed &= !event->sent || event->answer.outcome == PRODUCE_CONFIRMED;
+		confirmed &=
+			!event->sent || event->alone || event->answer.outcome == PRODUCE_CONFIRMED;
 	}
 	if (confirmed)
 		r = producer_commit(flight->producer, COMMIT_MS, err);
@@ -513,18 +473,18 @@ static int classify(struct flight *flight, struct flight_event *event, struct er
 
 	switch (answer->outcome) {
 	case PRODUCE_CONFIRMED:
-		publish(flight, event, clock_wall_us() / 1000);
+		decisions_publish(flight, event, clock_wall_us() / 1000);
 		return 0;
 	case PRODUCE_REFUSED:
 		event->topic->checked_ms = 0;
 		if (event->alone || event->topic->group_count == 1)
-			return refuse(flight, event, "REFUSED", answer->error, err);
+			return decisions_refuse(flight, event, "REFUSED", answer->error, err);
 		event->alone = true;
 		return 0;
 	case PRODUCE_FAILED:
-		return hold_topic(flight, event, answer->error, err);
+		return decisions_hold_topic(flight, event, answer->error, err);
 	case PRODUCE_OPEN:
-		return hold_topic(flight, event, "no answer of the leader within 30 seconds", err);
+		return decisions_hold_topic(flight, event, DECISIONS_NO_ANSWER, err);
 	case PRODUCE_DROPPED:
 		return 0;
 	}
@@ -550,7 +510,7 @@ static bool is_behind(const struct flight *flight, const struct flight_event *ev
 	return false;
 }
 
-/* The first event of a held topic becomes its head, and obey_holds() decides about the others. An event without an
+/* The first event of a held topic becomes its head, and decisions_obey_holds() decides about the others. An event without an
  * answer cannot become the head while an earlier one is sent again: it is sent again behind that one. */
 static int classify_all(struct flight *flight, struct err *err)
 {
@@ -564,7 +524,7 @@ static int classify_all(struct flight *flight, struct err *err)
 		event->sent = false;
 		if (event->answer.outcome == PRODUCE_FAILED ||
 			event->answer.outcome == PRODUCE_OPEN) {
-			obey_holds(flight, event);
+			decisions_obey_holds(flight, event);
 			if (is_behind(flight, event))
 				continue;
 		}
@@ -572,18 +532,6 @@ static int classify_all(struct flight *flight, struct err *err)
 			r = classify(flight, event, err);
 	}
 	return r;
-}
-
-/* The first event without an answer, or NULL. */
-static const struct flight_event *find_open(const struct flight *flight)
-{
-	for (size_t i = 0; i < flight->count; i++) {
-		const struct flight_event *event = &flight->events[i];
-
-		if (event->sent && event->answer.outcome == PRODUCE_OPEN)
-			return event;
-	}
-	return NULL;
 }
 
 static int fill_group(struct flight *flight, struct err *err)
@@ -622,6 +570,8 @@ static int read_answers(struct flight *flight, struct err *err)
 		if (flight->events[i].answer.outcome == PRODUCE_OPEN)
 			flight->events[i].answer.outcome = PRODUCE_DROPPED;
 	}
+	if (r == 0 && !aborted && open != NULL && can_stall(flight))
+		return begin_stall(flight, err);
 	/* from here on no answer may arrive, because what is without one may be sent again */
 	if (open != NULL || r < 0 || aborted || producer_has_ended(flight->producer))
 		flight_drop_producers(flight);
@@ -666,6 +616,14 @@ bool flight_is_complete(const struct flight *flight)
 	return true;
 }
 
+static void collect_results(struct flight *flight)
+{
+	for (size_t i = 0; i < flight->count; i++) {
+		if (flight->events[i].decided && flight->events[i].has_result)
+			flight->results[flight->result_count++] = flight->events[i].result;
+	}
+}
+
 int flight_run(
 	struct flight *flight, const struct rows *rows, enum flight_kind kind, struct err *err)
 {
@@ -675,7 +633,7 @@ int flight_run(
 	flight->kind = kind;
 	flight->count = 0;
 	/* librdkafka remembers each topic as long as the producer exists */
-	if (relay_topics_tidy(&flight->topics))
+	if (flight->stalls.count == 0 && relay_topics_tidy(&flight->topics))
 		flight_drop_producers(flight);
 	r = take_events(flight, err);
 	while (r == 0 && !flight_is_complete(flight)) {
@@ -684,12 +642,42 @@ int flight_run(
 		else
 			r = send_group(flight, err);
 	}
-	for (size_t i = 0; i < flight->count; i++) {
-		if (flight->events[i].decided && flight->events[i].has_result)
-			flight->results[flight->result_count++] = flight->events[i].result;
-	}
+	collect_results(flight);
 	return r;
 }
+
+/* --- Stalls ------------------------------------------------------------------------------------ */
+
+static int take_answered(void *arg, const struct flight_event *event)
+{
+	struct flight *flight = arg;
+	struct err err = ERR_INIT;
+
+	if (flight->count == flight->room && make_room(flight, 2 * flight->count + 1, &err) < 0)
+		return FAULT_MEMORY;
+	flight->events[flight->count] = *event;
+	flight->events[flight->count].decided = false;
+	flight->count++;
+	return 0;
+}
+
+int flight_take_answers(struct flight *flight, struct err *err)
+{
+	int r;
+
+	flight->count = 0;
+	flight->result_count = 0;
+	flight->group++;
+	r = stalls_poll(&flight->stalls, take_answered, flight);
+	if (r != 0)
+		return err_memory(err);
+	for (size_t i = 0; r == 0 && i < flight->count; i++)
+		r = decisions_late_answer(flight, &flight->events[i], err);
+	collect_results(flight);
+	return r;
+}
+
+/* --- Recorded ---------------------------------------------------------------------------------- */
 
 void flight_recorded(struct flight *flight)
 {

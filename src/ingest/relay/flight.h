@@ -1,7 +1,8 @@
 /*
  * Sends a page of events to Kafka and decides what becomes of each (rules O3, O4 and O5). It knows the rows, the
- * producers and the holds, but neither the table nor the schedule. Blocks for up to half a minute for each group. One
- * thread.
+ * producers and the holds, but neither the table nor the schedule. Blocks for up to half a minute for each group while
+ * no broker answers. If the brokers only lack the answers for some events, these become a stall (stalls.h), and the
+ * flight goes on. One thread.
  *
  * Events are sent in the order of seq, in groups. The next group is sent when the brokers have answered for all of the
  * one before. A group ends before an event that might make the brokers refuse others: those of a topic fit into one
@@ -19,6 +20,7 @@
 #include "ingest/fault_log_limit.h"
 #include "ingest/relay/locked_rows.h"
 #include "ingest/relay/relay_topics.h"
+#include "ingest/relay/stalls.h"
 #include "json/stream.h"
 #include "model/outbox/holds.h"
 #include "report/metrics.h"
@@ -39,6 +41,8 @@ struct flight_event {
 	int64_t seq;
 	struct relay_topic *topic; /* NULL: the event has no valid topic */
 	uint64_t key_hash;         /* of topic and key; of no use without a key */
+	int64_t created_ms;
+	int32_t retries; /* so far */
 	bool keyed;
 	bool alone; /* no other event of its topic may be in its group */
 	bool sent;  /* is in the present group */
@@ -68,6 +72,7 @@ struct flight {
 	struct json_stream *json;
 	struct producer *producer; /* NULL = none */
 	struct producer *single;   /* for events that are sent alone; NULL = none */
+	struct stalls stalls;
 	struct buf name;
 	struct buf scratch;
 	const struct rows *rows;
@@ -101,6 +106,9 @@ struct flight_place {
 };
 bool flight_find_place(struct flight *flight, struct flight_place *place);
 
+/* False: the parked event of this row, which has the columns of relay_parked(), must wait. */
+bool flight_may_go(struct flight *flight, const struct rows *rows, int row);
+
 /* Sends the fresh rows of the page. `results` has one entry for each event that must be recorded; it borrows from the
  * rows until the next call. A fault concerns the events without a decision; the others count. The result may also be one
  * of options.renew(). */
@@ -108,6 +116,8 @@ int flight_run(
 	struct flight *flight, const struct rows *rows, enum flight_kind kind, struct err *err);
 /* True when something was decided about every fresh row of the page. */
 bool flight_is_complete(const struct flight *flight);
+/* Instead of flight_run(): `results` has what became of the events in stalls whose topic has all answers now. */
+int flight_take_answers(struct flight *flight, struct err *err);
 /* The results are recorded: holds whose head is published or dead are free. */
 void flight_recorded(struct flight *flight);
 

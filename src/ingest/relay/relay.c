@@ -118,6 +118,7 @@ static void forget(struct relay *relay)
 	relay->elected = false;
 	holes_clear(&relay->holes);
 	holds_clear(&relay->holds);
+	stalls_fini(&relay->flight.stalls);
 	locked_rows_fini(&relay->locked);
 	show_memory(relay);
 }
@@ -316,9 +317,10 @@ static int look_at_locked(struct relay *relay, struct err *err)
 	return r;
 }
 
-static void note_parked(struct relay *relay)
+static void note_flight(struct relay *relay)
 {
-	for (size_t i = 0; i < relay->flight.result_count; i++) {
+	relay->found |= relay->flight.count > 0;
+	for (size_t i = 0; relay->passing && i < relay->flight.result_count; i++) {
 		const struct relay_result *result = &relay->flight.results[i];
 
 		if (result->outcome == RELAY_PARK && result->seq <= relay->pass_after)
@@ -333,34 +335,22 @@ static int fly(struct relay *relay, const struct rows *rows, enum flight_kind ki
 	int sent = flight_run(&relay->flight, rows, kind, err);
 	int r = sent == RELAY_ANOTHERS ? sent : record(relay, sent == 0 ? err : &later);
 
-	if (relay->flight.count > 0)
-		relay->found = true;
-	if (relay->passing)
-		note_parked(relay);
+	note_flight(relay);
 	return sent != 0 ? sent : r;
 }
 
-/* --- The five places --------------------------------------------------------------------------- */
-
-static bool may_go(struct relay *relay, const struct rows *rows, int row)
+/* Answers that came after their flight. */
+static int look_at_stalled(struct relay *relay, struct err *err)
 {
-	struct flight_place place = {
-		.topic = rows_text(rows, row, PLACE_TOPIC),
-		.aggregate = rows_text(rows, row, PLACE_AGGREGATE),
-		.type = rows_text(rows, row, PLACE_TYPE),
-		.key = rows_bytes(rows, row, PLACE_KEY),
-	};
-	struct hold topic;
-	struct hold key = { .state = HOLD_NONE };
+	int r = flight_take_answers(&relay->flight, err);
 
-	if (!flight_find_place(&relay->flight, &place))
-		return true;
-	topic = holds_get(&relay->holds, place.topic_hash);
-	if (place.key.data != NULL)
-		key = holds_get(&relay->holds, place.key_hash);
-	return (topic.state == HOLD_NONE || topic.state == HOLD_PASSES) &&
-	       (key.state == HOLD_NONE || key.state == HOLD_PASSES);
+	if (r != 0 || relay->flight.count == 0)
+		return r;
+	note_flight(relay);
+	return record(relay, err);
 }
+
+/* --- The five places --------------------------------------------------------------------------- */
 
 static int send_parked(struct relay *relay, const int64_t *seqs, size_t count, struct err *err)
 {
@@ -409,7 +399,7 @@ static int look_at_parked(struct relay *relay, struct err *err)
 	if (r != 0)
 		return r;
 	for (int row = 0; row < rows_count(rows); row++) {
-		if (may_go(relay, rows, row))
+		if (flight_may_go(&relay->flight, rows, row))
 			seqs[count++] = rows_int(rows, row, PLACE_SEQ);
 	}
 	r = send_parked(relay, seqs, count, err);
@@ -582,6 +572,7 @@ static int look_everywhere(struct relay *relay, struct err *err)
 {
 	static int (*const first[])(struct relay *, struct err *) = {
 		renew,
+		look_at_stalled,
 		look_at_parked,
 		look_at_due,
 		look_at_heads,

@@ -15,6 +15,7 @@ struct relay_topic {
 	int64_t limit;      /* max.message.bytes */
 	int64_t checked_ms; /* 0 = never, or a record has failed since */
 	char why[256];      /* why it cannot be used */
+	size_t stalled;     /* number of its events without an answer, see stalls.h */
 	/* of the group that is being sent, see flight.c */
 	int64_t group;
 	int64_t group_count;
