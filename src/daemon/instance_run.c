@@ -168,6 +168,7 @@ static int make_relay(struct daemon *daemon, struct instance_run *run, struct er
 	struct relay_options options = {
 		.config = daemon->config,
 		.metrics = daemon->metrics,
+		.supervision = &daemon->supervision,
 		.instance = run->instance.id,
 	};
 

@@ -318,6 +318,24 @@ def test_a_sidecar_without_topics_and_without_the_outbox_is_refused(make_inboxd)
     assert "kafka.topics is not set" in sidecar.stderr
 
 
+def test_a_sidecar_without_topics_publishes_to_no_other_cluster(start, make_inboxd, outbox, streams, events, inbox):
+    """The schema belongs to the cluster that the first sidecar used. `inboxd adopt` changes that."""
+    sender = start(kafka={"topics": None})
+    bound = eventually(lambda: inbox.query("SELECT cluster_id, group_id FROM inbox.inbox_binding"))
+    sender.stop()
+    inbox.execute("UPDATE inbox.inbox_binding SET cluster_id = 'another'")
+    outbox.emit(events, "a", "1")
+    other = make_inboxd(kafka={"topics": None}, outbox=ON)
+    assert other.start(ready=False).wait(30) == 2
+    last = other.stderr.splitlines()[-1]
+    assert '"another"' in last and f'"{bound[0]["cluster_id"]}"' in last and "inboxd adopt" in last
+    assert outbox.count() == 1 and streams.log_end(events) == {0: 0}
+    assert other.command("adopt", "--yes").returncode == 0
+    other.start()
+    assert values(streams.read(events, 1)) == ["1"]
+    assert inbox.query("SELECT cluster_id, group_id FROM inbox.inbox_binding") == bound
+
+
 def test_a_sidecar_without_topics_takes_no_messages_of_others(start, start_inboxd, handler, streams, topic, inbox, outbox, events):
     """Two sidecars of one schema: one reads, the other one only publishes."""
     sender = start(kafka={"topics": None})

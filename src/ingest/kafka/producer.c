@@ -165,6 +165,20 @@ static int count_leaderless(const struct rd_kafka_metadata_topic *topic)
 	return count;
 }
 
+static int no_answer(struct producer *producer, rd_kafka_resp_err_t code, struct err *err)
+{
+	broker_bootstrap_again(producer->kafka);
+	return err_set(err, FAULT_KAFKA, "no broker answered: %s",
+		producer->last_words[0] != '\0' ? producer->last_words : rd_kafka_err2str(code));
+}
+
+int producer_cluster_id(struct producer *producer, char **out, struct err *err)
+{
+	*out = broker_query_cluster_id(producer->kafka, ANSWER_MS);
+	(void)rd_kafka_poll(producer->kafka, 0);
+	return *out == NULL ? no_answer(producer, RD_KAFKA_RESP_ERR__TIMED_OUT, err) : 0;
+}
+
 int producer_look(struct producer *producer, const char *topic, struct err *err)
 {
 	const struct rd_kafka_metadata *metadata = NULL;
@@ -178,12 +192,8 @@ int producer_look(struct producer *producer, const char *topic, struct err *err)
 	code = rd_kafka_metadata(producer->kafka, 0, handle, &metadata, ANSWER_MS);
 	rd_kafka_topic_destroy(handle);
 	(void)rd_kafka_poll(producer->kafka, 0);
-	if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
-		broker_bootstrap_again(producer->kafka);
-		return err_set(err, FAULT_KAFKA, "no broker answered: %s",
-			producer->last_words[0] != '\0' ? producer->last_words
-							: rd_kafka_err2str(code));
-	}
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return no_answer(producer, code, err);
 	r = metadata->topic_cnt == 1 ? check_topic(metadata->topics[0].err, topic, err)
 				     : PRODUCER_NO_TOPIC;
 	if (r == 0)

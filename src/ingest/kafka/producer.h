@@ -24,6 +24,8 @@ int producer_new(
 /* Drops unconfirmed records and writes no results any more. Accepts NULL. */
 void producer_free(struct producer *producer);
 
+/* The id of the cluster, malloc'ed; waits at most one second. FAULT_KAFKA: no broker sent it. */
+int producer_cluster_id(struct producer *producer, char **out, struct err *err);
 /* Asks the brokers for the topic and waits at most one second. PRODUCER_NO_TOPIC: the topic does
  * not exist or is not visible. PRODUCER_BAD_TOPIC: the brokers say that it cannot be used; `err` says why. FAULT_KAFKA:
  * no answer. */

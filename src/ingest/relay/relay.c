@@ -18,6 +18,7 @@
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "base/time/clock.h"
+#include "ingest/relay/cluster_binding.h"
 #include "ingest/relay/flight.h"
 #include "ingest/relay/relay_gauges.h"
 #include "model/outbox/holes.h"
@@ -54,6 +55,7 @@ struct relay {
 	struct relay_options options;
 	struct periodic periodic;
 	struct flight flight;
+	struct cluster_binding binding;
 	bool elected;
 	/* The memory of an election: */
 	int64_t tip;   /* every row up to it was seen, except those in holes */
@@ -201,6 +203,18 @@ static int take_over(struct relay *relay, const struct relay_election *election,
 	return 0;
 }
 
+static int bind_schema(struct relay *relay, struct err *err)
+{
+	int r = periodic_open_db(&relay->periodic, err);
+
+	if (r == 0)
+		r = cluster_binding_check(
+			&relay->binding, relay->periodic.db, config_of(relay), err);
+	if (r == FAULT_CONFIG)
+		supervision_report_fault(relay->options.supervision, err);
+	return r;
+}
+
 /* RELAY_ANOTHERS: this instance is not elected. */
 static int be_elected(struct relay *relay, struct err *err)
 {
@@ -332,9 +346,13 @@ static void note_flight(struct relay *relay)
 static int fly(struct relay *relay, const struct rows *rows, enum flight_kind kind, struct err *err)
 {
 	struct err later = ERR_INIT;
-	int sent = flight_run(&relay->flight, rows, kind, err);
-	int r = sent == RELAY_ANOTHERS ? sent : record(relay, sent == 0 ? err : &later);
+	int sent = relay->binding.done ? 0 : bind_schema(relay, err);
+	int r;
 
+	if (sent != 0)
+		return sent;
+	sent = flight_run(&relay->flight, rows, kind, err);
+	r = sent == RELAY_ANOTHERS ? sent : record(relay, sent == 0 ? err : &later);
 	note_flight(relay);
 	return sent != 0 ? sent : r;
 }
@@ -618,7 +636,10 @@ static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 {
 	struct relay *relay = arg;
 	int64_t began_ms = clock_now_ms();
-	int r = be_elected(relay, err);
+	int r = relay->binding.done ? 0 : bind_schema(relay, err);
+
+	if (r == 0 || r == FAULT_KAFKA)
+		r = be_elected(relay, err);
 
 	relay->found = false;
 	if (r == 0)
@@ -764,6 +785,7 @@ void relay_free(struct relay *relay)
 {
 	if (relay == NULL)
 		return;
+	cluster_binding_fini(&relay->binding);
 	flight_fini(&relay->flight);
 	periodic_fini(&relay->periodic);
 	holes_fini(&relay->holes);

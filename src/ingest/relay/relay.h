@@ -11,6 +11,7 @@
 
 #include "config/config.h"
 #include "report/metrics.h"
+#include "report/supervision.h"
 
 struct relay;
 
@@ -18,6 +19,7 @@ struct relay;
 struct relay_options {
 	const struct config *config;
 	struct metrics *metrics;
+	struct supervision *supervision;
 	int32_t instance;
 };
 
