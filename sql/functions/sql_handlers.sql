@@ -68,7 +68,7 @@ END $$;
 -- commit: the effects of the function and the mark become visible together.
 -- own_id, claim_seq, claim_count: the claim. behind: the seq of the message that precedes this one in its lane and in this
 -- transaction; NULL: none. limit_ms: no call begins when the transaction is older. path: the search_path for the function.
--- status: done; lost: the claim is gone, or the function has completed the message itself; skipped: the message before it is
+-- status: done; lost: the claim is gone; skipped: the message before it is
 -- not done, or the transaction is too old, so this one was not tried; timeout: the statement was cancelled; dead, snooze: the
 -- function raised IB100 or IB101; retry: it raised another error. Nothing is left of the effects unless the status is done.
 -- Errors that the message did not cause are a snooze, as docs/handlers.md advises handlers: lost connections to other servers
@@ -89,6 +89,7 @@ DECLARE
     message inbox.messages;
     outcome text;
     detail text;
+    completed boolean := false;
 BEGIN
     IF clock_timestamp() > now() + limit_ms * interval '1 millisecond'
        OR (behind IS NOT NULL AND NOT EXISTS (SELECT FROM inbox.inbox_messages m
@@ -120,6 +121,10 @@ BEGIN
         WHERE m.seq = claim_seq AND m.claimed_by = own_id AND m.delivery_count = claim_count
           AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL;
         IF NOT FOUND THEN
+            -- now() is the time of this transaction, so the function itself has completed the message.
+            completed := EXISTS (SELECT FROM inbox.inbox_messages m
+                                 WHERE m.seq = claim_seq AND m.claimed_by = own_id AND m.delivery_count = claim_count
+                                   AND m.processed_at = now());
             RAISE EXCEPTION 'the claim of the message is lost' USING ERRCODE = 'IB001';
         END IF;
         -- If the function has changed it with SET, this value is valid until the end of the transaction. Otherwise the one
@@ -130,6 +135,13 @@ BEGIN
     EXCEPTION WHEN OTHERS OR query_canceled OR assert_failure THEN
         GET STACKED DIAGNOSTICS error_code = RETURNED_SQLSTATE, error = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
     END;
+    IF completed THEN
+        status := 'retry';
+        error_code := 'PROTOCOL';
+        error := format('%s calls inbox.complete() for its own message: remove the call, because inboxd completes the message '
+                        'when the function returns; the function can return a result as jsonb', callee);
+        RETURN;
+    END IF;
     error := left(error, 1000);
     status := CASE WHEN error_code = 'IB001' THEN 'lost'
                    WHEN error_code = 'IB100' THEN 'dead'

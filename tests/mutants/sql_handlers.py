@@ -10,7 +10,7 @@ SESSIONS = "src/dispatch/sessions/sql_sessions.c"
 
 MUTANTS = [
     mutant("R28", "a call is not fenced by its claim",
-           edit(FUNCTION, "WHERE m.seq = claim_seq AND m.claimed_by = own_id AND m.delivery_count = claim_count", "WHERE m.seq = claim_seq"),
+           edit(FUNCTION, "        WHERE m.seq = claim_seq AND m.claimed_by = own_id AND m.delivery_count = claim_count\n          AND", "        WHERE m.seq = claim_seq\n          AND"),
            tests=[SQL + "test_a_claim_that_is_lost_during_the_call_leaves_no_effect"]),
     mutant("R28", "a message behind a failed one is called",
            edit(FUNCTION, "OR (behind IS NOT NULL AND NOT EXISTS", "OR (false AND NOT EXISTS"),
@@ -39,6 +39,9 @@ MUTANTS = [
     mutant("R28", "messages of a lost transaction are no suspects",
            edit(SESSIONS, "if (entry != NULL && (job->result != SQL_CALLS_LOST || rows[i].status != CALL_OPEN))", "if (entry != NULL)"),
            tests=[SYSTEM + "test_a_message_that_ends_its_backend_each_time_is_dead"]),
+    mutant("R28", "a function that completes its message is not told so",
+           edit(FUNCTION, "completed := EXISTS", "completed := false AND EXISTS"),
+           tests=[SQL + "test_a_function_that_completes_its_own_message_is_told_what_to_do"]),
     mutant("R28", "a handler on the socket takes the name of a SQL handler",
            edit("src/dispatch/sessions/hello.c", "if (is_sql_handler(session, &hello)) {", "if (false && is_sql_handler(session, &hello)) {"),
            tests=[SYSTEM + "test_the_name_of_a_sql_handler_is_taken"]),

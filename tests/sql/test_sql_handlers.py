@@ -148,10 +148,14 @@ def test_a_claim_that_is_lost_during_the_call_leaves_no_effect(service):
     assert row_of(db, seq)["delivery_count"] == 1
 
 
-def test_a_function_that_completes_its_own_message_gets_no_second_completion(service):
-    db = service("PERFORM inbox.complete(concat_ws('.', event.seq, event.delivery_count, event.claimed_by), NULL::jsonb);")
+def test_a_function_that_completes_its_own_message_is_told_what_to_do(service):
+    db = service("INSERT INTO orders.effects VALUES ('x');"
+                 " PERFORM inbox.complete(concat_ws('.', event.seq, event.delivery_count, event.claimed_by), NULL::jsonb);")
     seq = insert(db)
-    assert call(db, seq)[0] == "lost"
+    status, code, error, _ = call(db, seq)
+    assert (status, code) == ("retry", "PROTOCOL")
+    assert error.startswith("orders.on_event calls inbox.complete() for its own message: remove the call, ")
+    assert effects(db) == NO_EFFECTS
     assert row_of(db, seq)["status"] == "claimed"
 
 
