@@ -1,9 +1,12 @@
 """SQL handlers: functions of the service that inboxd calls in the transaction that marks their messages processed."""
 
 import json
+import os
 import pathlib
 import re
+import signal
 
+import psycopg
 import pytest
 
 from support.wait import eventually, throughout
@@ -343,6 +346,47 @@ def test_a_message_that_ends_its_backend_each_time_is_dead(service, start, send,
     assert row["error_code"] == "CRASH"
     inbox.wait_processed(4)
     assert sorted(effects(db)) == ["a1", "b1", "c2", "d1"]
+
+
+@pytest.fixture
+def two_calls(service, start, send, db):
+    """Two sessions that are inside of their calls: {event id: pid}. A message that comes again notes whether it is a suspect."""
+    service("INSERT INTO orders.effects (event_id) VALUES (event.event_id || CASE WHEN event.suspect THEN ' suspect' ELSE '' END);"
+            " PERFORM pg_advisory_xact_lock(ascii(event.event_id));"
+            f" IF event.delivery_count = 1 THEN PERFORM pg_sleep({LATER}); END IF;")
+    start(connections=2, batch=1)
+    send("a1 b1")
+    locks = "SELECT chr(objid::int) || '1' AS event_id, pid FROM pg_locks WHERE locktype = 'advisory' AND classid = 0 AND objid IN (97, 98)"
+    eventually(lambda: db.execute(locks).rowcount == 2)
+    return {row["event_id"]: row["pid"] for row in db.execute(locks).fetchall()}
+
+
+def answers(inbox):
+    try:
+        return inbox.query("SELECT true AS yes")[0]["yes"]
+    except psycopg.OperationalError:
+        return False
+
+
+def seen_again(inbox):
+    eventually(lambda: answers(inbox), timeout=60)
+    inbox.wait_processed(2, timeout=90)
+    return [row["event_id"] for row in inbox.query("SELECT event_id FROM orders.effects ORDER BY event_id")]
+
+
+def test_a_crash_makes_only_the_messages_of_its_own_session_suspects(two_calls, inbox, postgres):
+    """PostgreSQL then ends the other sessions, too."""
+    assert postgres.is_running()
+    os.kill(two_calls["a1"], signal.SIGKILL)
+    assert seen_again(inbox) == ["a1 suspect", "b1"]
+
+
+@pytest.mark.parametrize("end", ["stop", "crash"])
+def test_a_server_that_stops_makes_no_suspects(two_calls, inbox, postgres, end):
+    assert len(two_calls) == 2
+    getattr(postgres, end)()
+    postgres.start()
+    assert seen_again(inbox) == ["a1", "b1"]
 
 
 def test_a_killed_sidecar_leaves_no_effect_of_an_open_transaction(service, start, send, inbox, db):

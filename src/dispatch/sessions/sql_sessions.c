@@ -21,8 +21,8 @@
 #define CHECK_MS         5000 /* between two checks of a function that cannot be called */
 #define FAULT_PAUSE_MS   100
 #define FAULT_PAUSE_MOST 5000
-/* A call takes at most four timeouts of the handler (sql_calls.h). A delivery that takes longer times out. */
-#define TIMEOUTS         4
+/* A call takes at most six timeouts of the handler (sql_calls.h). A delivery that takes longer times out. */
+#define TIMEOUTS         6
 #define EXTRA_MS         30000
 
 /* ------------------------------------------------------------------ start and end */
@@ -347,8 +347,8 @@ static void wake_relay(const struct sql_session *own)
 		wake_poke(outbox);
 }
 
-/* If the connection ended during the call, its messages are suspects, as with a handler whose connection ends: one of them
- * may have ended the backend. */
+/* If the session ended during the call, its messages are suspects, as with a handler whose connection ends: one of them may
+ * have ended the backend. */
 static void take_call(struct sql_session *own, struct job *job)
 {
 	struct connection *connection = &own->session.connection;

@@ -191,6 +191,20 @@ static int run_functions(struct batch *batch, struct err *err)
 	return refusal_of_error(batch->db, r, err);
 }
 
+/* True if the server has ended all its sessions, so that no call of this one can be the cause. 57P02: another process of
+ * the server has crashed. 57P01: the server shuts down and accepts no connection, or somebody has ended this session only,
+ * which the function itself can do. */
+static bool server_ended(struct db *db, const struct err *err)
+{
+	struct err ignored = ERR_INIT;
+
+	/* The analyzer takes `err` for NULL, because functions that report an error accept that. */
+	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker) */
+	if (strcmp(err->state, "57P02") == 0)
+		return true;
+	return strcmp(err->state, "57P01") == 0 && db_open(db, &ignored) != 0;
+}
+
 /* One transaction. Unless the result is 0, the rows are CALL_OPEN. */
 static int run_transaction(struct batch *batch, struct err *err)
 {
@@ -204,7 +218,9 @@ static int run_transaction(struct batch *batch, struct err *err)
 	FAULT_POINT("after_call_commit");
 	if (r != 0)
 		reopen(batch);
-	return r < 0 && !db_is_open(batch->db) ? SQL_CALLS_LOST : r;
+	if (r < 0 && !db_is_open(batch->db) && !server_ended(batch->db, err))
+		return SQL_CALLS_LOST;
+	return r;
 }
 
 /* One row in a transaction of its own. If it is rolled back, that is the verdict of the row. */

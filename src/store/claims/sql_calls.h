@@ -48,7 +48,8 @@ struct sql_calls {
 enum {
 	/* The function cannot be called as it is: `err` says why. No row has changed. */
 	SQL_CALLS_REFUSED = 1,
-	/* The connection ended while the functions ran: rows that are CALL_OPEN may be committed. */
+	/* The session ended while the functions ran, and one of the rows that are CALL_OPEN may be the cause. If the server has
+	 * ended all its sessions, the result is a fault. In both cases the rows may be committed. */
 	SQL_CALLS_LOST,
 };
 
@@ -56,7 +57,8 @@ enum {
  * Calls the function for each row, in their order, each in a subtransaction of its own, and commits all in one transaction.
  * If that fails, for example because of a deferred constraint, each row is tried again in a transaction of its own: the one
  * that fails then gets CALL_RETRY, or CALL_TIMEOUT, with the error. After a fault the rows that are CALL_OPEN have not been
- * committed. Takes four times handler->timeout_ms at most, and a little more.
+ * committed, unless the connection ended. Takes six times handler->timeout_ms at most, and a little more: of the first
+ * transaction, no call begins after one timeout, the last call takes one, and the COMMIT one; then the same for single rows.
  */
 int sql_calls_run(struct db *db, const struct sql_calls *calls, struct err *err);
 /* Whether the function can be called. */

@@ -31,8 +31,9 @@ struct pipeline {
 	size_t received;
 	/* The pipeline that was sent. */
 	int64_t deadline_ms;
-	struct err said; /* the first fault in its results */
-	bool complete;   /* all its results were received */
+	struct err said;     /* the first fault in its results */
+	struct err farewell; /* why the server ends the connection, as it says in a notice */
+	bool complete;       /* all its results were received */
 	/* The statement that was sent ahead. */
 	bool ahead;            /* it is not answered yet */
 	struct err said_ahead; /* its fault */
@@ -69,12 +70,27 @@ void pipeline_free(struct pipeline *pipeline)
 	free(pipeline);
 }
 
+/* A server that stops at once, or in which another process has crashed, sends a notice and closes the connection. */
+static void keep_farewell(void *arg, const PGresult *notice)
+{
+	struct pipeline *pipeline = arg;
+	const char *state = PQresultErrorField(notice, PG_DIAG_SQLSTATE);
+
+	if (state != NULL && strncmp(state, "57P", 3) == 0)
+		(void)wire_error(notice, &pipeline->farewell);
+}
+
 int pipeline_open(struct pipeline *pipeline, struct err *err)
 {
+	int r;
+
 	if (pipeline->conn != NULL)
 		return 0;
-	return connect_run(&pipeline->conn, pipeline->settings, pipeline->application,
+	r = connect_run(&pipeline->conn, pipeline->settings, pipeline->application,
 		pipeline->interrupt.fd, err);
+	if (r == 0)
+		(void)PQsetNoticeReceiver(pipeline->conn, keep_farewell, pipeline);
+	return r;
 }
 
 /* Drops the pipeline and its results. */
@@ -87,6 +103,7 @@ static void clear_pipeline(struct pipeline *pipeline)
 	pipeline->queued = 0;
 	pipeline->received = 0;
 	pipeline->said = (struct err)ERR_INIT;
+	pipeline->farewell = (struct err)ERR_INIT;
 	pipeline->complete = false;
 }
 
@@ -128,6 +145,9 @@ static int lose(struct pipeline *pipeline, struct err *err)
 	const struct err *said =
 		pipeline->said_ahead.fault != 0 ? &pipeline->said_ahead : &pipeline->said;
 
+	/* Without a SQLSTATE it is libpq's. */
+	if (said->state[0] == '\0' && pipeline->farewell.fault != 0)
+		said = &pipeline->farewell;
 	if (said->fault != 0 && err != NULL)
 		*err = *said;
 	pipeline_close(pipeline);
