@@ -198,8 +198,51 @@ def test_a_response_that_is_too_large_to_store_makes_no_effect(service, inbox):
     assert orders(inbox) == []
 
 
+def problem_of(answer):
+    assert answer.headers["content-type"] == "application/problem+json"
+    return answer.status, json.loads(answer.body)["type"]
+
+
+def test_a_response_over_one_mebibyte_is_an_error_and_makes_no_effect(start, inbox):
+    service = start(KEY_REQUIRED="no")
+    for key in (None, "k"):
+        assert problem_of(service.post(key, then="large")) == (500, "response-invalid")
+    assert orders(inbox) == []
+    assert service.post().status == 201
+
+
+def test_without_the_database_the_answer_is_503_and_later_the_request_runs(service, inbox, postgres):
+    assert service.post("before").status == 201
+    postgres.stop()
+    for _ in range(2):
+        answer = service.post(timeout=60)
+        assert (problem_of(answer), answer.headers["retry-after"]) == ((503, "database-away"), "1")
+    postgres.start()
+    eventually(lambda: service.post(timeout=60).status == 201, timeout=60)
+    assert orders(inbox) == [1, 1]
+
+
+def test_a_backend_that_ends_before_the_commit_is_503_and_keeps_nothing(start, inbox):
+    service = start()
+    inbox.execute("CREATE FUNCTION public.killer() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM"
+                  " pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$; CREATE CONSTRAINT TRIGGER killer AFTER INSERT"
+                  " ON public.orders DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.killer()")
+    answer = service.post()
+    assert (problem_of(answer), answer.headers["retry-after"]) == ((503, "database-away"), "1")
+    inbox.execute("DROP TRIGGER killer ON public.orders")
+    assert service.post().status == 201
+    assert orders(inbox) == [1]
+
+
+@pytest.mark.parametrize("start", ["servlet"], indirect=True)
+def test_a_servlet_cannot_become_asynchronous(start, inbox):
+    assert start().post(then="asynchronous").status == 500
+    assert orders(inbox) == []
+
+
 def test_a_response_that_breaks_off_keeps_nothing_and_frees_the_key(service, inbox):
-    assert service.post(then="breaks").status == 500
+    with contextlib.suppress(http.client.RemoteDisconnected):  # Go ends the connection
+        assert service.post(then="breaks").status == 500
     assert orders(inbox) == []
     assert service.post().status == 201
 

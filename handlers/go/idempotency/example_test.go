@@ -25,9 +25,9 @@ func Example() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", place)
 	keyed := idempotency.Middleware(idempotency.SQL(db), idempotency.Rules{
-		Scope: func(r *http.Request) string {
+		Scope: func(r *http.Request) (string, error) {
 			user, _, _ := r.BasicAuth() // the server has checked the password before
-			return user
+			return user, nil
 		},
 	})
 	log.Fatal(http.ListenAndServe("localhost:8080", keyed(mux)))

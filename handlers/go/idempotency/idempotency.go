@@ -24,16 +24,19 @@ import (
 const (
 	begin = "SELECT verdict, token, status, headers::text, body, ceil(extract(epoch FROM retry_after))::int," +
 		" extract(epoch FROM expires_at)::bigint FROM inbox.request_begin($1::text, $2::bytea, $3::text, $4::text, keep => $5::text::interval)"
+	// Fails in a transaction in which a statement has failed and the handler has hidden the error: its COMMIT would roll back.
+	alive    = "SELECT 1"
 	complete = "SELECT 1 FROM inbox.request_complete($1::text, $2::int, $3::bytea, $4::text::jsonb)"
 )
 
 // Rules are the options of a middleware. The zero value requires a key for each POST and PATCH.
 type Rules struct {
-	Scope    func(*http.Request) string // whose keys they are: the tenant that the server knows, nothing that the client chooses
-	Optional bool                       // requests without a key run, too, each in a transaction
-	Methods  []string                   // nil: POST and PATCH
-	Keep     time.Duration              // until a key is forgotten; 0: 24 hours
-	MaxBody  int64                      // of a request; 0: 1 MiB
+	// Whose keys they are: the tenant that the server knows, nothing that the client chooses. With an error the request does not run.
+	Scope    func(*http.Request) (string, error)
+	Optional bool          // requests without a key run, too, each in a transaction
+	Methods  []string      // nil: POST and PATCH
+	Keep     time.Duration // until a key is forgotten; 0: 24 hours
+	MaxBody  int64         // of a request; 0: 1 MiB
 }
 
 // Middleware returns a middleware that keeps the keys in the database. The user of the database needs the role inboxd_service.
@@ -42,7 +45,7 @@ func Middleware(db DB, rules Rules) func(http.Handler) http.Handler {
 		rules.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
 	if rules.Scope == nil {
-		rules.Scope = func(*http.Request) string { return "" }
+		rules.Scope = func(*http.Request) (string, error) { return "", nil }
 	}
 	rules.Keep = cmp.Or(rules.Keep, 24*time.Hour)
 	rules.MaxBody = cmp.Or(rules.MaxBody, 1<<20)
@@ -69,6 +72,10 @@ func (rules *Rules) serve(db DB, next http.Handler, w http.ResponseWriter, r *ht
 	} else if err != nil {
 		return problem(http.StatusBadRequest, "request-incomplete", "the body of the request ended early; send it again with the same key")
 	}
+	scope, err := rules.Scope(r)
+	if err != nil {
+		return invalid(r, err)
+	}
 	ctx := r.Context()
 	tx, err := db.begin(ctx)
 	if err != nil {
@@ -82,7 +89,7 @@ func (rules *Rules) serve(db DB, next http.Handler, w http.ResponseWriter, r *ht
 	}()
 	var found claim
 	if key != "" {
-		if found, err = rules.claim(ctx, tx, key, r, body); err != nil {
+		if found, err = rules.claim(ctx, tx, key, scope, r, body); err != nil {
 			return failed(r, err)
 		} else if found.verdict != "started" {
 			return found.response()
@@ -92,14 +99,21 @@ func (rules *Rules) serve(db DB, next http.Handler, w http.ResponseWriter, r *ht
 	inner := r.WithContext(context.WithValue(ctx, txKey{}, tx.tx))
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	next.ServeHTTP(made, inner)
-	if made.end(); made.status >= 500 || key != "" && slices.Contains(notStored, made.status) {
+	made.end()
+	if made.tooLarge {
+		return invalid(r, fmt.Errorf("the response has more than %d bytes, so it is not stored", maxResponse))
+	} else if made.status >= 500 || key != "" && slices.Contains(notStored, made.status) {
 		return made
 	}
+	statement, arguments := alive, []any(nil)
 	if key != "" {
-		var one int
-		if err := tx.query(ctx, complete, found.token, made.status, made.body.Bytes(), made.stored()).Scan(&one); err != nil {
-			return failed(r, err)
-		}
+		statement, arguments = complete, []any{found.token, made.status, made.body.Bytes(), made.stored()}
+	}
+	var one int
+	if err := tx.query(ctx, statement, arguments...).Scan(&one); err != nil {
+		return failed(r, err)
+	}
+	if key != "" {
 		made.header.Set("Idempotency-Expires", found.expiry())
 	}
 	ended = true
@@ -110,11 +124,11 @@ func (rules *Rules) serve(db DB, next http.Handler, w http.ResponseWriter, r *ht
 }
 
 // claim says whose turn it is.
-func (rules *Rules) claim(ctx context.Context, tx *transaction, key string, r *http.Request, body []byte) (found claim, err error) {
+func (rules *Rules) claim(ctx context.Context, tx *transaction, key, scope string, r *http.Request, body []byte) (found claim, err error) {
 	digest := sha256.Sum256(append([]byte(r.Method+" "+r.URL.RequestURI()+"\n"), body...))
 	operation := r.Method + " " + r.URL.EscapedPath()
 	keep := fmt.Sprintf("%d microseconds", rules.Keep.Microseconds())
-	row := tx.query(ctx, begin, key, digest[:], rules.Scope(r), operation[:min(len(operation), 128)], keep)
+	row := tx.query(ctx, begin, key, digest[:], scope, operation[:min(len(operation), 128)], keep)
 	return found, row.Scan(&found.verdict, &found.token, &found.status, &found.headers, &found.body, &found.retryAfter, &found.expires)
 }
 

@@ -152,12 +152,38 @@ func (e sqlError) Error() string    { return string(e) }
 func (e sqlError) SQLState() string { return string(e) }
 
 func TestAResponseThatCannotBeStoredIsAnErrorOfTheService(t *testing.T) {
-	for _, state := range []sqlError{"IB010", "25P02"} {
+	for _, state := range []sqlError{"IB010", "25P02", "42501"} {
 		tx := &fakeTx{verdict: "started", fail: map[string]error{"complete": state}}
 		w := post(tx, idempotency.Rules{}, created, "k")
 		expect(t, []any{w.Code, w.Header().Get("Retry-After")}, []any{500, ""})
 		expect(t, tx.called, []string{"begin", "complete", "rollback"})
 	}
+}
+
+func TestADatabaseThatIsAwayIsNoErrorOfTheService(t *testing.T) {
+	for _, state := range []sqlError{"57P01", "40001", "08006", "53300", "25006"} {
+		tx := &fakeTx{verdict: "started", fail: map[string]error{"complete": state}}
+		w := post(tx, idempotency.Rules{}, created, "k")
+		expect(t, []any{w.Code, w.Header().Get("Retry-After")}, []any{503, "1"})
+	}
+}
+
+func TestAResponseThatIsTooLargeIsNotStored(t *testing.T) {
+	tx := &fakeTx{verdict: "started"}
+	w := post(tx, idempotency.Rules{}, func(w http.ResponseWriter, _ *http.Request) {
+		for range 1025 {
+			_, _ = w.Write(make([]byte, 1024))
+		}
+	}, "k")
+	expect(t, []any{w.Code, w.Body.Len() < 1000}, []any{500, true})
+	expect(t, tx.called, []string{"begin", "rollback"})
+}
+
+func TestAnUnknownScopeDoesNotRun(t *testing.T) {
+	tx := &fakeTx{}
+	unknown := func(*http.Request) (string, error) { return "", errors.New("no tenant") }
+	w := post(tx, idempotency.Rules{Scope: unknown}, created, "k")
+	expect(t, []any{w.Code, tx.called}, []any{500, []string(nil)})
 }
 
 func TestKeys(t *testing.T) {
@@ -175,7 +201,7 @@ func TestKeys(t *testing.T) {
 func TestWithoutAKeyARequestMayRunInATransaction(t *testing.T) {
 	tx := &fakeTx{}
 	w := post(tx, idempotency.Rules{Optional: true}, created)
-	expect(t, []any{w.Code, tx.called}, []any{201, []string{"commit"}})
+	expect(t, []any{w.Code, tx.called}, []any{201, []string{"complete", "commit"}})
 	tx = &fakeTx{}
 	post(tx, idempotency.Rules{Optional: true}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
 	expect(t, tx.called, []string{"rollback"})

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,17 +16,21 @@ import (
 
 // A response is kept back until the COMMIT. It is the [http.ResponseWriter] of the handler.
 type response struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-	sent   http.Header // what the handler had set when it wrote the status
+	header   http.Header
+	status   int
+	body     bytes.Buffer
+	sent     http.Header // what the handler had set when it wrote the status
+	tooLarge bool
 }
 
 var notStored = []int{401, 403, 408, 409, 425, 429}
 
-// Errors of the service: an argument of request_begin() or request_complete() is wrong, or a statement of the handler failed, and the
-// handler went on.
-var failsAgain = []string{"IB010", "25P02"}
+// The database stores no larger one.
+const maxResponse = 1 << 20
+
+// The database is away or busy: the classes 08, 40, 53 and 57 of SQLSTATE, and a server that is read-only. The other errors are the
+// service's: an argument is wrong, a right is missing, or a statement of the handler failed, and the handler went on.
+var away = regexp.MustCompile(`^(08|40|53|57|25006)`)
 
 // Headers that belong to one connection or one client.
 var dropped = strings.Fields("connection keep-alive proxy-authenticate proxy-authorization proxy-connection set-cookie set-cookie2 te trailer" +
@@ -43,6 +48,9 @@ func (r *response) WriteHeader(status int) {
 
 func (r *response) Write(data []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
+	if r.tooLarge = r.tooLarge || r.body.Len()+len(data) > maxResponse; r.tooLarge {
+		return len(data), nil
+	}
 	return r.body.Write(data)
 }
 
@@ -128,13 +136,23 @@ func (c *claim) response() *response {
 	return made
 }
 
+func report(r *http.Request, err error) {
+	slog.ErrorContext(r.Context(), "the request has no result", "method", r.Method, "path", r.URL.Path, "error", err)
+}
+
+// invalid is the response to an error of the service. Nothing has happened.
+func invalid(r *http.Request, err error) *response {
+	report(r, err)
+	return problem(http.StatusInternalServerError, "response-invalid", "nothing has happened; the log of the service says why")
+}
+
 // failed is the response if the database fails. Then nothing has happened, or nobody knows: the next copy of the request tells.
 func failed(r *http.Request, err error) *response {
-	slog.ErrorContext(r.Context(), "the request has no result", "method", r.Method, "path", r.URL.Path, "error", err)
 	var state interface{ SQLState() string }
-	if errors.As(err, &state) && slices.Contains(failsAgain, state.SQLState()) {
-		return problem(http.StatusInternalServerError, "response-invalid", "the response cannot be stored; the log of the service says why")
+	if errors.As(err, &state) && !away.MatchString(state.SQLState()) {
+		return invalid(r, err)
 	}
+	report(r, err)
 	made := problem(http.StatusServiceUnavailable, "database-away", "the request has no result; send it again with the same key")
 	made.header.Set("Retry-After", "1")
 	return made

@@ -6,12 +6,16 @@ import type { PooledClient } from './completion.js';
 import {
   type Answer,
   DROPPED,
+  failed,
   type IdempotencyOptions,
+  invalid,
   type KeyedRequest,
   keyOf,
+  MAX_RESPONSE,
   NOT_STORED,
   problem,
   REFUSALS,
+  Refused,
 } from './idempotency.js';
 
 function bytesOf(body: unknown): Buffer {
@@ -49,29 +53,39 @@ export class Exchange {
       const detail = 'the server reads no body of this content type, so it cannot compare the copies of the request';
       return problem(415, 'request-unread', detail);
     }
-    const exchange = new Exchange(await options.pool.connect());
+    // an undefined one becomes NULL, which request_begin() refuses
+    const scope = key === undefined || options.scope === undefined ? '' : options.scope(request);
+    let exchange: Exchange;
+    try {
+      exchange = new Exchange(await options.pool.connect());
+    } catch (error) {
+      return failed(error);
+    }
     try {
       await exchange.client.query('BEGIN');
-      const answer = key === undefined ? undefined : await exchange.start(key, request, options);
+      const answer = key === undefined ? undefined : await exchange.start(key, scope, request, options);
       if (answer !== undefined) {
         await exchange.rollBack();
       }
       return answer ?? exchange;
     } catch (error) {
       await exchange.rollBack();
-      throw error;
+      return failed(error);
     }
   }
 
-  private async start(key: string, request: KeyedRequest, options: IdempotencyOptions): Promise<Answer | undefined> {
+  private async start(
+    key: string,
+    scope: string,
+    request: KeyedRequest,
+    options: IdempotencyOptions,
+  ): Promise<Answer | undefined> {
     const { method, url } = request;
     const digest = createHash('sha256').update(`${method} ${url}\n`).update(bytesOf(request.body)).digest();
     const operation = Buffer.from(`${method} ${url.split('?')[0]}`)
       .subarray(0, 128)
       .toString()
       .replace(/\ufffd+$/, '');
-    // an undefined one becomes NULL, which request_begin() refuses
-    const scope = options.scope === undefined ? '' : options.scope(request);
     const { rows } = (await this.client.query(
       `SELECT verdict, token, status, headers::text, body, ceil(extract(epoch FROM retry_after))::int AS retry_after,
               extract(epoch FROM expires_at)::float8 AS expires
@@ -135,6 +149,12 @@ export class Exchange {
   /** Stores the response and commits, or rolls back. Returns the headers that the response gets, too. */
   async finish(status: number, headers: Record<string, unknown>, body: Buffer): Promise<Record<string, string>> {
     this.end();
+    if (body.length > MAX_RESPONSE) {
+      await this.rollBack();
+      const error = new Error(`the response has more than ${MAX_RESPONSE} bytes, so it is not stored`);
+      console.error(error.message);
+      throw new Refused(invalid(), error);
+    }
     if (status >= 500 || (this.token !== undefined && NOT_STORED.has(status))) {
       await this.rollBack();
       return {};
@@ -153,11 +173,12 @@ export class Exchange {
       // without an error, PostgreSQL rolls back if the program has hidden one
       const { command } = (await this.client.query('COMMIT')) as { command?: string };
       if (command === 'ROLLBACK') {
-        throw new Error('a statement of the request had failed, so PostgreSQL rolled the transaction back');
+        const message = 'a statement of the request had failed, so PostgreSQL rolled the transaction back';
+        throw Object.assign(new Error(message), { severity: 'ERROR', code: '25P02' });
       }
     } catch (error) {
       await this.rollBack();
-      throw error;
+      throw new Refused(failed(error), error);
     }
     this.release();
     return this.token === undefined ? {} : { 'idempotency-expires': this.expires };

@@ -7,7 +7,14 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Exchange } from './exchange.js';
-import { type Answer, type IdempotencyOptions, isUnread, type KeyedRequest } from './idempotency.js';
+import {
+  type Answer,
+  type IdempotencyOptions,
+  isUnread,
+  type KeyedRequest,
+  MAX_RESPONSE,
+  Refused,
+} from './idempotency.js';
 
 export type { Answer, IdempotencyOptions, KeyedRequest } from './idempotency.js';
 
@@ -49,11 +56,16 @@ function holdBack(response: ServerResponse, exchange: Exchange, next: (error?: u
   const original = Object.fromEntries(HELD.map((name) => [name, Reflect.get(response, name) as unknown]));
   const chunks: Buffer[] = [];
   let ended = false;
+  let size = 0;
 
   const keep = (chunk: unknown, encoding: unknown, callback: unknown): void => {
     if (chunk !== undefined && chunk !== null && typeof chunk !== 'function') {
       const code = typeof encoding === 'string' ? (encoding as BufferEncoding) : 'utf8';
-      chunks.push(typeof chunk === 'string' ? Buffer.from(chunk, code) : Buffer.from(chunk as Uint8Array));
+      const bytes = typeof chunk === 'string' ? Buffer.from(chunk, code) : Buffer.from(chunk as Uint8Array);
+      if (size <= MAX_RESPONSE) {
+        chunks.push(bytes);
+      }
+      size += bytes.length;
     }
     const done = [chunk, encoding, callback].find((argument) => typeof argument === 'function') as
       (() => void) | undefined;
@@ -79,6 +91,10 @@ function holdBack(response: ServerResponse, exchange: Exchange, next: (error?: u
       response.end(body);
     } else {
       response.getHeaderNames().forEach((name) => response.removeHeader(name));
+      if (failure instanceof Refused) {
+        send(response, failure.answer);
+        return;
+      }
       response.statusCode = 500;
       next(failure);
     }

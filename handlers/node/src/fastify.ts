@@ -8,7 +8,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { Exchange } from './exchange.js';
-import { type IdempotencyOptions, isUnread, type KeyedRequest } from './idempotency.js';
+import { type IdempotencyOptions, isUnread, type KeyedRequest, MAX_RESPONSE, Refused } from './idempotency.js';
 
 export type { Answer, IdempotencyOptions, KeyedRequest } from './idempotency.js';
 
@@ -23,6 +23,7 @@ interface Reply {
   statusCode: number;
   getHeaders(): Record<string, unknown>;
   header(name: string, value: string): unknown;
+  removeHeader(name: string): unknown;
   headers(values: Record<string, string>): unknown;
   code(status: number): unknown;
   send(payload: unknown): unknown;
@@ -44,8 +45,18 @@ async function onSend(request: object, reply: Reply, payload: unknown): Promise<
     await exchange.undo();
     throw error;
   }
-  const added = await exchange.finish(reply.statusCode, reply.getHeaders(), body);
-  Object.entries(added).forEach(([name, value]) => reply.header(name, value));
+  try {
+    const added = await exchange.finish(reply.statusCode, reply.getHeaders(), body);
+    Object.entries(added).forEach(([name, value]) => reply.header(name, value));
+  } catch (error) {
+    if (!(error instanceof Refused)) {
+      throw error;
+    }
+    Object.keys(reply.getHeaders()).forEach((name) => reply.removeHeader(name));
+    reply.code(error.answer.status);
+    reply.headers(error.answer.headers);
+    return error.answer.body;
+  }
   return payload === undefined || payload === null || typeof payload === 'string' ? payload : body;
 }
 
@@ -57,8 +68,13 @@ async function bytesOf(payload: unknown): Promise<Buffer> {
     return Buffer.from(payload as string);
   }
   const chunks: Buffer[] = [];
+  let size = 0;
   for await (const chunk of payload as Readable) {
     chunks.push(Buffer.from(chunk));
+    size += chunks.at(-1)!.length;
+    if (size > MAX_RESPONSE) {
+      break;
+    }
   }
   return Buffer.concat(chunks);
 }

@@ -53,6 +53,38 @@ export const REFUSALS: Record<string, [number, string, string]> = {
   lost: [409, 'outcome-unknown', 'nobody knows how far the request with this key came; ask the operator'],
 };
 
+/** Bytes of a response; the database stores no larger one. */
+export const MAX_RESPONSE = 1 << 20;
+
+/** SQLSTATE: the database is away or busy. The other errors are the service's. */
+const AWAY = /^(08|40|53|57|25006)/;
+
+/** An error of PostgreSQL or of the connection to it. Then nothing has happened, or the next copy of the request tells. */
+export function failed(error: unknown): Answer {
+  console.error('the request has no result:', error);
+  // errors of the server have a severity, unlike those of a socket
+  const { code, severity } = (error ?? {}) as { code?: string; severity?: unknown };
+  if (severity === undefined || AWAY.test(code ?? '')) {
+    const detail = 'the request has no result; send it again with the same key';
+    return problem(503, 'database-away', detail, { 'retry-after': '1' });
+  }
+  return invalid();
+}
+
+export function invalid(): Answer {
+  return problem(500, 'response-invalid', 'nothing has happened; the log of the service says why');
+}
+
+/** The response of the program is not sent, and another one is. */
+export class Refused extends Error {
+  constructor(
+    readonly answer: Answer,
+    cause: unknown,
+  ) {
+    super('the request has no result', { cause });
+  }
+}
+
 export function problem(status: number, type: string, detail: string, headers: Record<string, string> = {}): Answer {
   const body = Buffer.from(JSON.stringify({ type, title: STATUS_CODES[status], status, detail }));
   return { status, headers: { 'content-type': 'application/problem+json', ...headers }, body };

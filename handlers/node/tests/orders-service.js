@@ -7,6 +7,7 @@ import { gzipSync } from 'node:zlib';
 import pg from 'pg';
 
 const pool = new pg.Pool({ max: 20 });
+pool.on('error', () => undefined); // of an idle connection; without a listener it would end the process
 const options = {
   pool,
   scope: ({ headers }) => (headers['x-tenant'] === 'nobody' ? undefined : (headers['x-tenant'] ?? '')),
@@ -34,6 +35,9 @@ async function make(connection, order, tenant) {
   }
   if (order.then === 'bytes') {
     return [200, { 'content-type': 'text/html', 'content-encoding': 'x-test', vary: ['a', 'b'] }, html];
+  }
+  if (order.then === 'large') {
+    return [201, {}, Buffer.alloc((1 << 20) + 1)];
   }
   if (order.then === 'nothing') {
     return [204, {}, ''];

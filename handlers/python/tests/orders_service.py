@@ -35,6 +35,8 @@ def respond(order):
         raise RuntimeError("as the test wants it")
     if order.get("then") == "bytes":
         return 200, [("content-type", "text/html"), ("content-encoding", "x-test"), ("vary", "a"), ("vary", "b")], HTML
+    if order.get("then") == "large":
+        return 201, [], bytes((1 << 20) + 1)
     if order.get("then") == "nothing":
         return 204, [], b""
     headers = [("content-type", "application/json"), ("location", f"/orders/{order['id']}"), ("set-cookie", "a=b")]

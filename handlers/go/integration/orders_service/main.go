@@ -8,6 +8,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -70,6 +71,9 @@ func (s service) post(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = s.make(r, o)
 	}
+	if o.Then == "hide" {
+		_ = s.exec(r, "SELECT 1 / 0")
+	}
 	if err == nil && o.Then == "raise" {
 		err = fmt.Errorf("as the test wants it")
 	}
@@ -88,6 +92,13 @@ func (s service) post(w http.ResponseWriter, r *http.Request) {
 		text := html()
 		_, _ = w.Write(text[:5])
 		_, _ = w.Write(text[5:])
+	case "breaks":
+		fmt.Fprint(w, "one")
+		panic(http.ErrAbortHandler)
+	case "large":
+		for range 1025 {
+			_, _ = w.Write(make([]byte, 1024))
+		}
 	case "nothing":
 		w.WriteHeader(http.StatusNoContent)
 	default:
@@ -102,6 +113,13 @@ func (s service) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func tenant(r *http.Request) (string, error) {
+	if r.Header.Get("X-Tenant") == "nobody" {
+		return "", errors.New("this tenant has no scope")
+	}
+	return r.Header.Get("X-Tenant"), nil
+}
+
 func main() {
 	make := map[string]func() (service, error){"pgx": pgxService, "sql": sqlService}[os.Args[1]]
 	s, err := make()
@@ -109,7 +127,7 @@ func main() {
 		log.Fatal(err)
 	}
 	keyed := idempotency.Middleware(s.db, idempotency.Rules{
-		Scope: func(r *http.Request) string { return r.Header.Get("X-Tenant") }, MaxBody: 100_000,
+		Scope: tenant, MaxBody: 100_000, Optional: os.Getenv("KEY_REQUIRED") == "no",
 	})
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", s.post)

@@ -10,11 +10,15 @@ from .idempotency import (
     ALIVE,
     BEGIN,
     COMPLETE,
+    MAX_RESPONSE,
+    Place,
     Response,
     Rules,
     Undo,
     begin_values,
+    check_size,
     complete_values,
+    failed,
     headers_of,
     key_of,
     too_large,
@@ -40,26 +44,31 @@ class IdempotencyMiddleware:
             await self.app(scope, receive, send)
             return
         try:
-            response = await self._run(scope, receive)
+            response = await self._run(scope, receive, place := Place())
         except Undo as undo:
             response = undo.response
+        except Exception as error:
+            if not place.is_ours:
+                raise
+            response = failed(error)
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers_of(response)]
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})
 
-    async def _run(self, scope: Message, receive: Receive) -> Response:
+    async def _run(self, scope: Message, receive: Receive, place: Place) -> Response:
         key = key_of([value.decode("latin-1") for name, value in scope["headers"] if name == b"idempotency-key"], self.rules)
         body = await self._body(receive)
+        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+        query = scope["query_string"].decode("latin-1")
+        values = begin_values(key or "", scope["method"], path, query, body, self.rules.scope(scope), self.rules)
+        place.is_ours = True
         async with self.connect() as connection, connection.transaction():
             if key is None:
-                response = await self._answer(scope, receive, connection, body)
+                response = await self._answer(scope, receive, connection, body, place)
                 await _fetch(connection, ALIVE, [])
                 return response
-            path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-            query = scope["query_string"].decode("latin-1")
-            values = begin_values(key, scope["method"], path, query, body, self.rules.scope(scope), self.rules)
             token, expiry = verdict_of(await _fetch(connection, BEGIN, values))
-            response = await self._answer(scope, receive, connection, body)
+            response = await self._answer(scope, receive, connection, body, place)
             await _fetch(connection, COMPLETE, complete_values(token, response))
             response.headers.append(expiry)
         return response
@@ -76,31 +85,38 @@ class IdempotencyMiddleware:
             if not message.get("more_body"):
                 return body
 
-    async def _answer(self, scope: Message, receive: Receive, connection: Any, body: bytes) -> Response:
+    async def _answer(self, scope: Message, receive: Receive, connection: Any, body: bytes, place: Place) -> Response:
         """Runs the program; it gets the body, and its response is kept back until the COMMIT."""
         response = Response(500, [], b"")
         complete = False
+        length = 0
         unread = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def read() -> Message:
             return unread.pop() if unread else await receive()
 
         async def write(message: Message) -> None:
-            nonlocal complete
+            nonlocal complete, length
             if message["type"] == "http.response.start":
                 response.status = message["status"]
                 response.headers = [
                     (name.decode("latin-1"), value.decode("latin-1")) for name, value in message.get("headers", ())
                 ]
             elif message["type"] == "http.response.body":
-                response.body += message.get("body", b"")
+                part = message.get("body", b"")
+                length += len(part)
+                if length <= MAX_RESPONSE:
+                    response.body += part
                 complete = not message.get("more_body")
 
         # without the extensions of the response, such as http.response.pathsend, all of it comes here
         extensions = {n: e for n, e in (scope.get("extensions") or {}).items() if not n.startswith("http.response.")}
+        place.is_ours = False
         await self.app({**scope, "extensions": extensions, "inboxd.connection": connection}, read, write)
+        place.is_ours = True
         if not complete:  # as when the client has gone while the response was made
             raise Undo(Response(500, [], b""))
+        check_size(length)
         if response.status >= 500:
             raise Undo(response)
         return response

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -54,6 +55,11 @@ class Rules:
     max_body: int = 1 << 20
 
 
+MAX_RESPONSE = 1 << 20  # bytes; the database stores no larger one
+_AWAY = re.compile("08|40|53|57|25006")  # SQLSTATE: the database is away or busy; the other errors are the service's
+_log = logging.getLogger("inboxd")
+
+
 class Undo(Exception):
     """Rolls the transaction back and answers with the response."""
 
@@ -87,6 +93,33 @@ def too_large(rules: Rules) -> Response:
 
 def cut_off() -> Response:
     return _problem(400, "request-incomplete", "the client has gone before it had sent the whole body")
+
+
+class Place:
+    """Whether the statements of the middleware run: their errors are answered here, and those of the program are not."""
+
+    def __init__(self) -> None:
+        self.is_ours = False
+
+
+def failed(error: Exception) -> Response:
+    """The database failed. Then nothing has happened, or nobody knows: the next copy of the request tells."""
+    _log.error("the request has no result", exc_info=error)
+    state = getattr(error, "sqlstate", None)
+    if state is None or _AWAY.match(state):
+        detail = "the request has no result; send it again with the same key"
+        return _problem(503, "database-away", detail, ("retry-after", "1"))
+    return _invalid()
+
+
+def _invalid() -> Response:
+    return _problem(500, "response-invalid", "nothing has happened; the log of the service says why")
+
+
+def check_size(length: int) -> None:
+    if length > MAX_RESPONSE:
+        _log.error("the response has more than %d bytes, so it is not stored", MAX_RESPONSE)
+        raise Undo(_invalid())
 
 
 def headers_of(response: Response) -> list[tuple[str, str]]:

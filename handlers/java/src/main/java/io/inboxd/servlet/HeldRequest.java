@@ -2,8 +2,11 @@ package io.inboxd.servlet;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import jakarta.servlet.AsyncContext;
 import jakarta.servlet.ReadListener;
 import jakarta.servlet.ServletInputStream;
+import jakarta.servlet.ServletRequest;
+import jakarta.servlet.ServletResponse;
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletRequestWrapper;
 import java.io.BufferedReader;
@@ -24,6 +27,22 @@ final class HeldRequest extends HttpServletRequestWrapper {
 
     byte[] body() {
         return body;
+    }
+
+    /** A response that ends after the filter would miss its transaction. */
+    @Override
+    public boolean isAsyncSupported() {
+        return false;
+    }
+
+    @Override
+    public AsyncContext startAsync() {
+        throw new IllegalStateException("a request with a key is not asynchronous");
+    }
+
+    @Override
+    public AsyncContext startAsync(ServletRequest request, ServletResponse response) {
+        return startAsync();
     }
 
     @Override

@@ -11,7 +11,10 @@ import java.io.PrintWriter;
 
 /** A response whose body is kept until {@link #send}. Status and headers are those of the real one, which is not committed before. */
 final class HeldResponse extends HttpServletResponseWrapper {
+    private static final int MOST = 1 << 20; // the database stores no larger one
+
     private final ByteArrayOutputStream kept = new ByteArrayOutputStream();
+    private boolean tooLarge;
     private final ServletOutputStream stream = new KeptStream();
     private PrintWriter writer;
 
@@ -24,6 +27,11 @@ final class HeldResponse extends HttpServletResponseWrapper {
             writer.flush();
         }
         return kept.toByteArray();
+    }
+
+    boolean isTooLarge() {
+        body(); // flushes what the writer has
+        return tooLarge;
     }
 
     void send() throws IOException {
@@ -41,7 +49,7 @@ final class HeldResponse extends HttpServletResponseWrapper {
     public PrintWriter getWriter() throws IOException {
         if (writer == null) {
             setCharacterEncoding(getCharacterEncoding()); // as a container does: the type of the content names it
-            writer = new PrintWriter(new OutputStreamWriter(kept, getCharacterEncoding()));
+            writer = new PrintWriter(new OutputStreamWriter(stream, getCharacterEncoding()));
         }
         return writer;
     }
@@ -55,6 +63,7 @@ final class HeldResponse extends HttpServletResponseWrapper {
     public void resetBuffer() {
         body(); // flushes what the writer has
         kept.reset();
+        tooLarge = false;
     }
 
     @Override
@@ -95,12 +104,15 @@ final class HeldResponse extends HttpServletResponseWrapper {
     private final class KeptStream extends ServletOutputStream {
         @Override
         public void write(int b) {
-            kept.write(b);
+            write(new byte[] {(byte) b}, 0, 1);
         }
 
         @Override
         public void write(byte[] bytes, int offset, int length) {
-            kept.write(bytes, offset, length);
+            tooLarge |= kept.size() + length > MOST;
+            if (!tooLarge) {
+                kept.write(bytes, offset, length);
+            }
         }
 
         @Override

@@ -56,6 +56,12 @@ public class IdempotencyFilter implements Filter {
             "SELECT verdict, token, status, headers, body, ceil(extract(epoch FROM retry_after)) AS retry_after,"
                     + " expires_at FROM inbox.request_begin(CAST(? AS text), CAST(? AS bytea), CAST(? AS text), CAST(? AS text),"
                     + " keep => CAST(? AS interval))";
+    // Fails in a transaction in which a statement has failed and the servlet has hidden the error: its COMMIT would
+    // roll back.
+    private static final String ALIVE = "SELECT 1";
+    // The database is away or busy. The other errors are the service's.
+    private static final Pattern AWAY = Pattern.compile("(08|40|53|57|25006).*");
+    private static final System.Logger LOG = System.getLogger("io.inboxd");
     private static final String COMPLETE =
             "SELECT inbox.request_complete(CAST(? AS text), CAST(? AS int), CAST(? AS bytea),"
                     + " CAST(CAST(? AS text) AS jsonb))";
@@ -124,10 +130,20 @@ public class IdempotencyFilter implements Filter {
             refuse(outgoing, 400, "Bad Request", header == null ? "key-missing" : "key-invalid", detail);
             return;
         }
-        byte[] body = incoming.getInputStream().readNBytes(rules.maxBody + 1);
+        byte[] body;
+        try {
+            body = incoming.getInputStream().readNBytes(rules.maxBody + 1);
+        } catch (IOException e) {
+            refuseIncomplete(outgoing);
+            return;
+        }
         if (body.length > rules.maxBody) {
             String detail = "the body of a request with a key has at most " + rules.maxBody + " bytes";
             refuse(outgoing, 413, "Content Too Large", "request-too-large", detail);
+            return;
+        }
+        if (body.length < incoming.getContentLengthLong()) {
+            refuseIncomplete(outgoing);
             return;
         }
         try (Connection connection = source.getConnection()) {
@@ -138,11 +154,34 @@ public class IdempotencyFilter implements Filter {
                 connection.rollback(); // nothing happens after a commit
             }
         } catch (SQLException e) {
-            if (!outgoing.isCommitted()) {
-                outgoing.reset(); // of what the servlet has set
-            }
+            fail(outgoing, e);
+        }
+    }
+
+    /** The database failed. Then nothing has happened, or nobody knows: the next copy of the request tells. */
+    private static void fail(HttpServletResponse outgoing, SQLException e) throws IOException, ServletException {
+        if (outgoing.isCommitted()) {
             throw new ServletException(e);
         }
+        LOG.log(System.Logger.Level.ERROR, "the request has no result", e);
+        outgoing.reset(); // of what the servlet has set
+        if (e.getSQLState() == null || AWAY.matcher(e.getSQLState()).matches()) {
+            outgoing.setIntHeader("Retry-After", 1);
+            String detail = "the request has no result; send it again with the same key";
+            refuse(outgoing, 503, "Service Unavailable", "database-away", detail);
+        } else {
+            refuseInvalid(outgoing);
+        }
+    }
+
+    private static void refuseInvalid(HttpServletResponse outgoing) throws IOException {
+        String detail = "nothing has happened; the log of the service says why";
+        refuse(outgoing, 500, "Internal Server Error", "response-invalid", detail);
+    }
+
+    private static void refuseIncomplete(HttpServletResponse outgoing) throws IOException {
+        String detail = "the body of the request ended early; send it again with the same key";
+        refuse(outgoing, 400, "Bad Request", "request-incomplete", detail);
     }
 
     private void handle(
@@ -155,11 +194,22 @@ public class IdempotencyFilter implements Filter {
         HeldResponse held = new HeldResponse(outgoing);
         request.setAttribute(CONNECTION, connection);
         chain.doFilter(request, held);
+        if (held.isTooLarge()) {
+            connection.rollback();
+            LOG.log(System.Logger.Level.ERROR, "the response has more than 1 MiB, so it is not stored");
+            outgoing.reset(); // of what the servlet has set
+            refuseInvalid(outgoing);
+            return;
+        }
         if (held.getStatus() >= 500 || (begun != null && NOT_STORED.contains(held.getStatus()))) {
             connection.rollback();
         } else {
             if (begun != null) {
                 complete(connection, begun.token, held);
+            } else {
+                try (PreparedStatement alive = connection.prepareStatement(ALIVE)) {
+                    alive.execute();
+                }
             }
             connection.commit();
             if (begun != null) {

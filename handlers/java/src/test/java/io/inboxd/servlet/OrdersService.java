@@ -42,7 +42,11 @@ public final class OrdersService extends HttpServlet {
         config.setInitializationFailTimeout(-1);
         config.setConnectionTimeout(5_000);
         IdempotencyFilter.Rules rules = new IdempotencyFilter.Rules(
-                OrdersService::tenant, true, Set.of("POST", "PATCH"), Duration.ofHours(24), 100_000);
+                OrdersService::tenant,
+                !"no".equals(System.getenv("KEY_REQUIRED")),
+                Set.of("POST", "PATCH"),
+                Duration.ofHours(24),
+                100_000);
         FilterDef filter = new FilterDef();
         filter.setFilterName("idempotency");
         filter.setFilter(new IdempotencyFilter(new HikariDataSource(config), rules));
@@ -67,7 +71,8 @@ public final class OrdersService extends HttpServlet {
     }
 
     private static String tenant(HttpServletRequest request) {
-        return Objects.requireNonNullElse(request.getHeader("X-Tenant"), "");
+        String tenant = Objects.requireNonNullElse(request.getHeader("X-Tenant"), "");
+        return tenant.equals("nobody") ? null : tenant;
     }
 
     @Override
@@ -87,6 +92,7 @@ public final class OrdersService extends HttpServlet {
         switch (order.path("then").asText()) {
             case "raise" -> throw new IllegalStateException("as the test wants it");
             case "wait" -> sleep();
+            case "hide" -> hide((Connection) request.getAttribute(IdempotencyFilter.CONNECTION));
             case "bytes" -> {
                 response.setContentType("text/html");
                 response.setHeader("Content-Encoding", "x-test");
@@ -95,6 +101,17 @@ public final class OrdersService extends HttpServlet {
                 response.getOutputStream().write(BYTES);
                 response.flushBuffer();
             }
+            case "breaks" -> {
+                response.setStatus(201);
+                response.getOutputStream().write(1);
+                throw new IOException("as the test wants it");
+            }
+            case "large" -> {
+                for (int i = 0; i < 1025; i++) {
+                    response.getOutputStream().write(new byte[1024]);
+                }
+            }
+            case "asynchronous" -> request.startAsync();
             case "nothing" -> response.setStatus(204);
             case "error" -> response.sendError(404, "no such item");
             default -> {
@@ -117,6 +134,14 @@ public final class OrdersService extends HttpServlet {
             insert.executeUpdate();
             emit.setString(1, Long.toString(id));
             emit.execute();
+        }
+    }
+
+    private static void hide(Connection connection) {
+        try (PreparedStatement wrong = connection.prepareStatement("SELECT 1 / 0")) {
+            wrong.execute();
+        } catch (SQLException e) {
+            // as the test wants it
         }
     }
 
