@@ -93,7 +93,14 @@ def test_a_drain_that_takes_too_long_is_given_up(sidecar, start):
 
 
 def test_a_thread_that_does_not_end_is_given_up(sidecar, start):
-    handler = start(lambda delivery: time.sleep(3), drain_timeout=0.2)
+    deliveries = []
+    go_on = threading.Event()
+
+    def function(delivery):
+        deliveries.append(delivery)
+        go_on.wait(3)
+
+    handler = start(function, drain_timeout=0.2)
     sidecar.accept()
     sidecar.deliver(1)
     time.sleep(0.1)
@@ -102,6 +109,11 @@ def test_a_thread_that_does_not_end_is_given_up(sidecar, start):
     assert sidecar.read()["method"] == "drain"
     assert not sidecar.read_end()
     assert time.monotonic() - began < 2
+    until = time.monotonic() + 2
+    while deliveries[0].cancelled is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert deliveries[0].cancelled == "connection_lost"
+    go_on.set()
 
 
 def test_serve_runs_in_a_loop_of_the_program(sidecar, tmp_path):
