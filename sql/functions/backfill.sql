@@ -37,8 +37,8 @@ END $$;
 
 -- Counts what a backfill would copy. without_payload: messages that it leaves out, because retention has dropped the payload
 -- for every consumer. late: copies of whose key the consumer already has a later message that no longer waits.
--- Reads the whole table. Without nested loops: the statistics may be from a time when the consumer had no rows. With them the
--- planner would compare each message with each row that the consumer has got since.
+-- Reads the whole table. Without nested loops: the statistics may be from a time when the consumer had no rows. Otherwise the
+-- planner could choose a nested loop, which compares each message with each row that the consumer has got since.
 CREATE OR REPLACE FUNCTION inbox.backfill_count(filter jsonb, OUT copies bigint, OUT without_payload bigint, OUT late bigint,
                                      OUT until_seq bigint)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_nestloop = off SET jit = off AS $$

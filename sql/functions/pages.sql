@@ -46,9 +46,10 @@ BEGIN
 END $$;
 
 -- A message of a record; NULL = none was found. If it is waiting, an index has it. Otherwise this is a search and not a
--- scan: the offsets of a partition rise with seq, for each consumer, and its last row is not later than its watermark moved.
+-- scan: for each consumer, the offsets of a partition rise with seq, and its last row was stored before its watermark last
+-- moved.
 -- Rows that are out of order (the topic was created again, a reject was replayed) are found if they wait or are dead.
--- It passes over at most 100,000 seqs for each consumer, and 100,000 dead messages.
+-- It reads at most 100,000 seqs for each consumer, and 100,000 dead messages.
 CREATE OR REPLACE FUNCTION inbox.find_record(topic text, kafka_partition int, kafka_offset bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
 SET jit = off AS $$

@@ -1,4 +1,4 @@
--- Pauses: the delivery to a topic, a consumer or a handler stops until an operator resumes it (docs/adr/0034).
+-- Pauses: delivery for a topic, a consumer or a handler stops until an operator resumes it (docs/adr/0034).
 
 CREATE OR REPLACE FUNCTION inbox.check_pause(caller text, kind text, name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -10,8 +10,9 @@ BEGIN
     END IF;
 END $$;
 
--- Stops the delivery: no message of the topic, or for the consumer or the handler, is delivered. Messages in flight finish.
--- ingest: the topic is not read from Kafka either; without it, storing goes on. False: it is paused in this way already.
+-- Stops delivery: no message of the topic, or for the consumer or the handler, is delivered. Messages in flight finish.
+-- ingest: the topic is not read from Kafka either; without it, messages are still stored. False: it is already paused in
+-- this way.
 CREATE OR REPLACE FUNCTION inbox.pause(kind text, name text, reason text DEFAULT NULL, ingest boolean DEFAULT false)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,5 +1,4 @@
--- What an operator decides before its time, or instead of a handler: retry_now() ends the wait for a retry or a snooze, and
--- resolve() calls a dead message done.
+-- Decisions of operators: retry_now() ends the wait for a retry or a snooze; resolve() makes a dead message processed.
 
 -- Makes rows due that wait for their time, and keeps everything else of them: the attempts, the error, the place in their key.
 CREATE OR REPLACE FUNCTION inbox.retry_seqs(seqs bigint[], reason text) RETURNS bigint
@@ -61,8 +60,8 @@ BEGIN
     END IF;
 END $$;
 
--- Calls a dead message done: it becomes processed, its error is the reason, and its history keeps the earlier error. For a
--- consumer, or for each one (NULL) for which it is dead. False: it is dead for none. inbox.call_done() adds no second entry.
+-- Makes a dead message processed: its error is the reason, and its history keeps the earlier error. For a consumer, or for
+-- each one (NULL) for which it is dead. False: it is dead for none. inbox.call_done() adds no second entry.
 CREATE OR REPLACE FUNCTION inbox.resolve(source text, event_id text, reason text, consumer text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -57,7 +57,7 @@ BEGIN
     END IF;
 END $$;
 
--- The history of a dead row that is marked as processed with plain SQL (processed_at set, dead_at cleared) names the
+-- The history of a dead row that is resolved with plain SQL (processed_at set, dead_at cleared) names the
 -- user. Nothing else fires it: when a row is completed, neither column was set before.
 CREATE OR REPLACE FUNCTION inbox.call_done() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

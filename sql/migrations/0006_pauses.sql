@@ -1,6 +1,6 @@
 -- Oldest sidecar: 3
--- Pauses: topics, consumers and handlers to which operators have stopped the delivery. A sidecar that does not know them
--- goes on delivering, so pause only when all sidecars have this version.
+-- Pauses: topics, consumers and handlers for which operators have stopped delivery. A sidecar that does not know pauses
+-- continues to deliver, so pause only when all sidecars have this version.
 
 CREATE TABLE inbox.inbox_pauses (
     kind   text COLLATE "C" NOT NULL CHECK (kind IN ('topic', 'consumer', 'handler')),

@@ -24,21 +24,21 @@ struct config_change {
 	const char *key;
 	const char *before; /* "not set" without a value */
 	const char *now;
-	bool restart; /* `before` counts until a restart */
+	bool restart; /* `before` is used until a restart */
 };
 typedef void config_change_visit(const struct config_change *change, void *arg);
 
 typedef void config_visit(const struct config_line *line, void *arg);
 
-/* Visits what config_reload() changed, with secrets masked: keys that count at once, then keys that wait for a
- * restart. FAULT_MEMORY only. */
+/* Visits what config_reload() changed, with secrets masked: first the keys whose change is applied, then those that need
+ * a restart. FAULT_MEMORY only. */
 int config_changes(const struct config *before, const struct config *now,
 	config_change_visit *visit, void *arg, struct err *err);
 
 /* Visits every key, by section in the order of the documentation. FAULT_MEMORY only. */
 int config_each(const struct config *config, config_visit *visit, void *arg, struct err *err);
 
-/* Appends one line a key, in columns: the text, the origin, and what waits for a restart. FAULT_MEMORY only. */
+/* Appends one line a key, in columns: the text, the origin, and the text after a restart. FAULT_MEMORY only. */
 int config_dump(const struct config *config, struct buf *out, struct err *err);
 
 #endif

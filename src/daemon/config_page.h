@@ -1,5 +1,5 @@
 /*
- * The answer of GET /config: the configuration that is in use, where each value is from, and what waits for a restart.
+ * The answer of GET /config: the configuration that is in use, the origin of each value, and the value after a restart.
  */
 #ifndef DAEMON_CONFIG_PAGE_H
 #define DAEMON_CONFIG_PAGE_H

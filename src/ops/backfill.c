@@ -4,7 +4,7 @@
  * message is copied twice, so an interrupted backfill is continued by running it again.
  *
  * The copies wait. When more messages wait than ingest.max_pending, the sidecars stop reading Kafka.
- * So the command pauses at half of that, until the handlers have caught up.
+ * So the command stops at half of this limit, and continues when fewer messages wait.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "ops/op.h"
 
 #define PAGE        5000  /* messages in one transaction */
-#define CHECK_EVERY 50000 /* at least so many copies between two looks at what waits */
+#define CHECK_EVERY 50000 /* minimum number of copies between two counts of the waiting messages */
 
 struct backfill {
 	struct op op; /* with the details of this command */
@@ -25,7 +25,7 @@ struct backfill {
 	int64_t late;
 	int64_t affected;
 	int64_t after;
-	int64_t room; /* copies until the next look at what waits */
+	int64_t room; /* copies until the next count of the waiting messages */
 	bool over;
 };
 
@@ -99,8 +99,8 @@ static int copy_page(struct backfill *backfill, struct err *err)
 	return 0;
 }
 
-/* Whether so many messages wait that the next page must wait, too. A look reads all that wait, so the next one comes after half
- * of the room is used: the other half is for messages that the sidecars store meanwhile. */
+/* Whether so many messages wait that the next page must wait, too. A count reads all waiting messages. The next count comes
+ * when half of the copies that fit below the limit are made; the other half is for messages that the sidecars store meanwhile. */
 static int is_full(struct backfill *backfill, bool *full, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;

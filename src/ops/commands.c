@@ -18,8 +18,9 @@
 
 extern char **environ;
 
-/* A command is one of four kinds: `on_inbox` works on the tables alone, `run` does the whole
- * command itself, `bridge` reads no configuration, as the commands that are handlers, and COMMAND_RUN, the daemon, also needs the sources to read them again at SIGHUP. */
+/* A command is one of four kinds. `on_inbox` works on the tables alone. `run` does the whole command itself. `bridge`
+ * reads no configuration: `init`, and the commands that are handlers. COMMAND_RUN, the daemon, also needs the sources,
+ * because it reads them again at SIGHUP. */
 static const struct {
 	op_function *on_inbox;
 	int (*run)(const struct cli *cli, const struct config *config, struct err *err);

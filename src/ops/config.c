@@ -33,8 +33,8 @@ int command_config(const struct cli *cli, const struct config *config, struct er
 
 	if (body == NULL) {
 		(void)fprintf(stderr,
-			"no inboxd answers on http.listen (%s): this is what one would start "
-			"with\n",
+			"no inboxd answers on http.listen (%s); this is the configuration with "
+			"which inboxd would start\n",
 			config->http.listen);
 		config_page_of(&own, cli->json, config, false);
 		body = buf_str(&own);

@@ -143,8 +143,8 @@ static void add_file(struct buf *out, struct draft *draft, const struct cli *cli
 	buf_add_str(out,
 		"  # password: file:/run/secrets/postgres-password\n"
 		"\n"
-		"# Where the event id is, in this order: a header, the key, or JSON of the "
-		"payload.\n"
+		"# Where to find the event id: locations, tried in order. A location is\n"
+		"# header:NAME, key or json:/POINTER.\n"
 		"# topics:\n"
 		"#   \"*\":\n"
 		"#     id: [header:id, json:/event_id]\n"

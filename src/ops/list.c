@@ -195,8 +195,7 @@ int op_list(const struct op *op, struct err *err)
 		r = run(op, listing, "any", err);
 	if (r == 0 && (listing == &deaths || listing == &groups) && !op->cli->json &&
 		(op->cli->filter.since != NULL || op->cli->filter.until != NULL))
-		(void)fputs(
-			"--since and --until select dead messages by the time of death\n", stderr);
+		(void)fputs("note: --since and --until apply to the time of death\n", stderr);
 	return r;
 }
 

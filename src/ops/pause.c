@@ -1,6 +1,6 @@
 /*
- * `inboxd pause` and `inboxd resume`: stop the delivery to a topic, a consumer or a handler, and start it again. All
- * sidecars of the schema obey within a second or two, and after a restart (rule R29).
+ * `inboxd pause` and `inboxd resume`: stop delivery for a topic, a consumer or a handler, and start it again. All
+ * sidecars of the schema apply a pause within two seconds, and after a restart (rule R29).
  */
 #include <string.h>
 
@@ -63,12 +63,10 @@ int op_pause(const struct op *op, struct err *err)
 	if (r == 0)
 		r = change(op, "pause", &target, &changed, err);
 	if (r == 0 && !op->cli->json)
-		(void)printf(
-			changed ? "%s \"%s\" is paused: its messages wait until `inboxd resume "
-				  "--%s`%s\n"
-				: "%s \"%s\" was paused already, until `inboxd resume --%s`%s\n",
-			target.kind, target.name, target.kind,
-			op->cli->ingest ? ", and it is not read from Kafka" : "");
+		(void)printf("%s \"%s\" is %spaused%s; to end the pause: inboxd resume --%s %s\n",
+			target.kind, target.name, changed ? "" : "already ",
+			op->cli->ingest ? " and not read from Kafka" : "", target.kind,
+			target.name[0] == '\0' ? "''" : target.name);
 	return r;
 }
 
@@ -85,7 +83,8 @@ int op_resume(const struct op *op, struct err *err)
 			"%s \"%s\" is not paused (`inboxd status` lists what is)", target.kind,
 			target.name);
 	if (r == 0 && !op->cli->json)
-		(void)printf("%s \"%s\" is resumed: its messages are delivered within seconds\n",
+		(void)printf("%s \"%s\" is resumed: delivery begins within seconds, unless "
+			     "another pause applies\n",
 			target.kind, target.name);
 	return r;
 }

@@ -33,7 +33,6 @@ struct change {
 	const char *status; /* the default state */
 	const char *states; /* the allowed states */
 	const char *done;
-	const char *not_now; /* why an existing message was not changed */
 	const char *noun;
 	const struct way *ways;
 	enum query one; /* changes one by event id; events of the outbox have none */
@@ -41,13 +40,13 @@ struct change {
 	enum query page;
 };
 
-#define WAY_CLAIMED "wait until its handler has answered"
+#define WAY_CLAIMED "Wait until its handler has answered"
 #define WAY_PARKED                                                                                 \
-	"it runs when a handler for it is connected and the earlier messages of its key are done " \
+	"It runs when a handler for it is connected and the earlier messages of its key are done " \
 	"(`inboxd show EVENT_ID` says what it waits for)"
-#define WAY_REPLAY "to run it again: `inboxd replay EVENT_ID`"
-#define WAY_RETRY  "to run it now: `inboxd retry EVENT_ID`"
-#define WAY_TURN   "it runs when its turn comes"
+#define WAY_REPLAY "To run it again: `inboxd replay EVENT_ID`"
+#define WAY_RETRY  "To run it now: `inboxd retry EVENT_ID`"
+#define WAY_TURN   "It runs when its turn comes"
 
 static const struct way replay_ways[] = { { "retrying", WAY_RETRY }, { "waiting", WAY_TURN },
 	{ "parked", WAY_PARKED }, { "claimed", WAY_CLAIMED }, { NULL, NULL } };
@@ -55,30 +54,26 @@ static const struct way retry_ways[] = { { "retrying", WAY_TURN }, { "waiting", 
 	{ "parked", WAY_PARKED }, { "claimed", WAY_CLAIMED }, { "dead", WAY_REPLAY },
 	{ "processed", WAY_REPLAY }, { NULL, NULL } };
 static const struct way resolve_ways[] = {
-	{ "retrying", "to give it up first: `inboxd discard EVENT_ID`" },
-	{ "waiting", "to give it up first: `inboxd discard EVENT_ID`" },
-	{ "parked", "to give it up first: `inboxd discard EVENT_ID`" },
+	{ "retrying", "To make it dead first: `inboxd discard EVENT_ID`" },
+	{ "waiting", "To make it dead first: `inboxd discard EVENT_ID`" },
+	{ "parked", "To make it dead first: `inboxd discard EVENT_ID`" },
 	{ "claimed", WAY_CLAIMED },
-	{ "processed", "there is nothing to do" },
+	{ "processed", "There is nothing to do" },
 	{ NULL, NULL },
 };
 
-static const struct change replay = { "replay", "dead", CLI_REPLAY_STATES, "replayed",
-	"it is neither processed nor dead", "message", replay_ways, QUERY_OP_REPLAY, QUERY_OP_COUNT,
-	QUERY_OP_REPLAY_PAGE };
-static const struct change retry = { "retry", "retrying", CLI_RETRY_STATES, "retried",
-	"it does not wait for a retry", "message", retry_ways, QUERY_OP_RETRY, QUERY_OP_COUNT,
-	QUERY_OP_RETRY_PAGE };
+static const struct change replay = { "replay", "dead", CLI_REPLAY_STATES, "replayed", "message",
+	replay_ways, QUERY_OP_REPLAY, QUERY_OP_COUNT, QUERY_OP_REPLAY_PAGE };
+static const struct change retry = { "retry", "retrying", CLI_RETRY_STATES, "retried", "message",
+	retry_ways, QUERY_OP_RETRY, QUERY_OP_COUNT, QUERY_OP_RETRY_PAGE };
 static const struct change resolve = { .name = "resolve",
 	.states = "dead",
 	.done = "resolved",
-	.not_now = "it is not dead",
 	.noun = "message",
 	.ways = resolve_ways,
 	.one = QUERY_OP_RESOLVE };
 static const struct change discard = { "discard", "waiting", CLI_DISCARD_STATES, "discarded",
-	"it is not waiting", "message", NULL, QUERY_OP_DISCARD, QUERY_OP_COUNT,
-	QUERY_OP_DISCARD_PAGE };
+	"message", NULL, QUERY_OP_DISCARD, QUERY_OP_COUNT, QUERY_OP_DISCARD_PAGE };
 static const struct change replay_events = { .name = "replay",
 	.status = "dead",
 	.states = "dead retrying published",
@@ -172,9 +167,9 @@ static int report_unchanged(const struct change *change, const char *event_id,
 			"%s was not %s: another session has locked it, or it has changed "
 			"in the meantime; try again",
 			buf_str(&name), change->done);
-	return err_set(err, FAULT_CHECK, "%s is not %s: %s, it is %s%s%s%s%s", buf_str(&name),
-		change->done, change->not_now, status, next == NULL ? "" : ", next attempt at ",
-		next == NULL ? "" : next, way == NULL ? "" : "; ", way == NULL ? "" : way);
+	return err_set(err, FAULT_CHECK, "%s is %s%s%s, so it was not %s%s%s", buf_str(&name),
+		status, next == NULL ? "" : ", next attempt at ", next == NULL ? "" : next,
+		change->done, way == NULL ? "" : ". ", way == NULL ? "" : way);
 }
 
 /* Whether a dry run finds that the row can be changed. */
@@ -192,16 +187,26 @@ static int check_row(const struct change *change, const char *event_id, const st
 		buf_str(&name));
 }
 
+/* The verb before the state, which has the time of the end of a processed or dead message. */
+static const char *verb_of(const char *status)
+{
+	if (strcmp(status, "dead") == 0)
+		return "has been";
+	return strcmp(status, "processed") == 0 ? "was" : "is";
+}
+
 /* What a run without --dry-run would do with the row. */
 static void print_plan(const struct change *change, const char *event_id, const struct rows *found,
 	int row, bool changes)
 {
 	const char *consumer = rows_text(found, row, FIND_CONSUMER);
 
-	(void)printf("dry run: %s ", changes ? change->name : "leave");
+	(void)fputs(changes ? "dry run: " : "no change: ", stdout);
+	if (changes)
+		(void)printf("%s ", change->name);
 	op_print_text(stdout, bytes_of(event_id), false);
-	(void)printf("%s%s, which is %s\n", consumer[0] == '\0' ? "" : " for ", consumer,
-		rows_text(found, row, FIND_STATE));
+	(void)printf("%s%s, which %s %s\n", consumer[0] == '\0' ? "" : " for ", consumer,
+		verb_of(rows_text(found, row, FIND_STATUS)), rows_text(found, row, FIND_STATE));
 }
 
 /* Prints the plan for a message and each of its consumers, for a dry run. The first failure is the

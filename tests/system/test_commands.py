@@ -268,7 +268,7 @@ def test_nothing_matched_is_exit_code_6(inboxd):
 def test_without_a_terminal_a_change_needs_yes(graves, inbox):
     assert "--yes" in run(graves, "replay", "--status", "dead", code=1)
     assert run(graves, "replay", "--status", "dead", "--dry-run") == "dry run: replay 5 messages\n"
-    assert run(graves, "replay", "e0", "--dry-run").startswith("dry run: replay e0, which is dead since 2")
+    assert run(graves, "replay", "e0", "--dry-run").startswith("dry run: replay e0, which has been dead since 2")
     assert "is not waiting, it is dead" in run(graves, "discard", "e0", "--dry-run", code=6)
     assert 'from source "elsewhere"' in run(graves, "show", "e0", "--source", "elsewhere", code=6)
     assert inbox.count("dead") == 5
@@ -711,12 +711,12 @@ def test_a_message_is_replayed_for_one_consumer_or_for_all(two_consumers, inbox)
         return [(row["consumer"], row["status"]) for row in inbox.query(
             "SELECT consumer, status FROM inbox.messages WHERE event_id = 'a' ORDER BY 1")]
 
-    assert run(two_consumers, "replay", "a", "--dry-run").splitlines()[0].startswith("dry run: replay a for billing, which is dead since 2")
-    assert "for search, which is processed at 2" in run(two_consumers, "replay", "a", "--dry-run")
+    assert run(two_consumers, "replay", "a", "--dry-run").splitlines()[0].startswith("dry run: replay a for billing, which has been dead since 2")
+    assert "for search, which was processed at 2" in run(two_consumers, "replay", "a", "--dry-run")
     assert run(two_consumers, "replay", "a", "--consumer", "search", "--yes") == "a replayed\n"
     assert states() == [("billing", "dead"), ("search", "waiting")]
     assert run(two_consumers, "replay", "a", "--consumer", "search", code=6).startswith(
-        'inboxd: event "a" for consumer "search" is not replayed: it is neither processed nor dead, it is waiting')
+        'inboxd: event "a" for consumer "search" is waiting, so it was not replayed. It runs when its turn comes')
     assert run(two_consumers, "replay", "a") == "a replayed\n"
     assert states() == [("billing", "waiting"), ("search", "waiting")]
     assert run(two_consumers, "discard", "--consumer", "search", "--yes") == "1 discarded\n"

@@ -86,24 +86,22 @@ def test_retry_says_the_state_of_each_message_that_waits_for_no_retry(patient, h
                and len(client.deliveries) == 4)
     result = patient.command("retry", "d", "n", "p", "r", "missing")
     assert (result.returncode, result.stdout) == (6, "r retried\n")
-    assert 'event "d" is not retried: it does not wait for a retry, it is dead; to run it again: `inboxd replay EVENT_ID`' \
-        in result.stderr
-    assert 'event "n" is not retried: it does not wait for a retry, it is claimed; wait until its handler has answered' \
-        in result.stderr
-    assert 'it is processed; to run it again' in result.stderr
+    assert 'event "d" is dead, so it was not retried. To run it again: `inboxd replay EVENT_ID`' in result.stderr
+    assert 'event "n" is claimed, so it was not retried. Wait until its handler has answered' in result.stderr
+    assert 'event "p" is processed, so it was not retried. To run it again' in result.stderr
     assert 'there is no message with event id "missing"' in result.stderr
     assert inbox.message("n")["status"] == "claimed"
     assert "give event ids, or filters such as --status retrying" in run(patient, "retry", code=1)
 
 
-def test_resolve_calls_a_dead_message_done_and_keeps_the_reason(start_inboxd, handler, streams, topic, inbox):
+def test_resolve_makes_a_dead_message_processed_and_keeps_the_reason(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd()
     client = handler(sidecar, by_id({"x": dead(reason="no price", code="PRICE"), "y": dead(reason="no price")}))
     streams.events(topic, ["x", "y", "z"], key=lambda _: "k")
     eventually(lambda: inbox.count("dead") == 2 and inbox.count("processed") == 1)
     assert "give --reason" in run(sidecar, "resolve", "x", code=1)
     assert "give an event id" in run(sidecar, "resolve", code=1)
-    assert run(sidecar, "resolve", "x", "--reason", "booked by hand", "--dry-run").startswith("dry run: resolve x, which is dead since 2")
+    assert run(sidecar, "resolve", "x", "--reason", "booked by hand", "--dry-run").startswith("dry run: resolve x, which has been dead since 2")
     assert inbox.count("dead") == 2
     assert run(sidecar, "resolve", "x", "--reason", "booked by hand") == "x resolved\n"
     row = inbox.message("x")
@@ -114,7 +112,7 @@ def test_resolve_calls_a_dead_message_done_and_keeps_the_reason(start_inboxd, ha
     assert failed["code"] == "PRICE"
     assert (entry["called_done_by"], entry["reason"], entry["was"], entry["error"], entry["code"]) == \
         (me, "booked by hand", "dead", "no price", "PRICE")
-    assert f"called done by {me}, was dead: booked by hand" in run(sidecar, "show", "x")
+    assert f"resolved by {me}, was dead: booked by hand" in run(sidecar, "show", "x")
     eventually(lambda: sidecar.metric("inboxd_dead") == 1, timeout=60)
     assert run(sidecar, "replay", "--dead", "--dry-run") == "dry run: replay 1 message\n"
     assert len(client.deliveries) == 3
@@ -129,7 +127,7 @@ def test_resolve_changes_no_message_that_is_not_dead(patient, handler, streams, 
     before = inbox.messages()
     result = patient.command("resolve", "n", "p", "r", "--reason", "done")
     assert (result.returncode, result.stdout) == (6, "")
-    assert 'event "n" is not resolved: it is not dead, it is claimed; wait until its handler has answered' in result.stderr
+    assert 'event "n" is claimed, so it was not resolved. Wait until its handler has answered' in result.stderr
     assert "it is processed; there is nothing to do" in result.stderr
     assert "to give it up first: `inboxd discard EVENT_ID`" in result.stderr
     assert inbox.messages() == before

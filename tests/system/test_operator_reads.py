@@ -183,7 +183,7 @@ def test_since_is_about_the_death_of_dead_messages(deaths, inbox):
     groups = objects(run(deaths, "list", "--dead", "--group", "--since", "60h", "--json"))
     assert [group["messages"] for group in groups] == [2]
     assert deaths.command("list", "--dead", "--since", "1h").stderr == \
-        "--since and --until select dead messages by the time of death\n"
+        "note: --since and --until apply to the time of death\n"
     assert run(deaths, "replay", "--dead", "--since", "60h", "--dry-run") == "dry run: replay 2 messages\n"
     assert run(deaths, "replay", "--since", "60h", "--yes") == "2 replayed\n"
     assert [row["event_id"] for row in inbox.messages() if row["dead_at"]] == ["e1"]

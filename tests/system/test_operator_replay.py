@@ -76,11 +76,11 @@ def test_a_question_about_many_messages_names_the_first(ended, inbox):
 def test_a_dry_run_of_named_messages_says_what_would_happen(ended, inbox):
     before = inbox.messages()
     lines = run(ended, "replay", "p0", "d0", "--dry-run").splitlines()
-    assert re.fullmatch(rf"dry run: replay p0, which is processed at {WHEN} by billing", lines[0])
-    assert re.fullmatch(rf"dry run: replay d0, which is dead since {WHEN}", lines[1])
+    assert re.fullmatch(rf"dry run: replay p0, which was processed at {WHEN} by billing", lines[0])
+    assert re.fullmatch(rf"dry run: replay d0, which has been dead since {WHEN}", lines[1])
     kept = ended.command("discard", "d0", "--dry-run")
-    assert kept.returncode == 6 and re.fullmatch(rf"dry run: leave d0, which is dead since {WHEN}\n", kept.stdout)
-    assert "it is not waiting, it is dead" in kept.stderr
+    assert kept.returncode == 6 and re.fullmatch(rf"no change: d0, which has been dead since {WHEN}\n", kept.stdout)
+    assert 'is dead, so it was not discarded' in kept.stderr
     assert json.loads(run(ended, "replay", "p0", "--dry-run", "--json")) == {"action": "replay", "count": 1, "dry_run": True}
     assert inbox.messages() == before
 

@@ -151,7 +151,7 @@ def test_the_commands_name_what_is_wrong_and_are_audited(start_inboxd, topic):
     assert f'topic "{topic}" is not paused' in run(sidecar, "resume", "--topic", topic, code=6)
     assert json.loads(run(sidecar, "pause", "--topic", topic, "--reason", "why", "--json")) == \
         {"action": "pause", "count": 1, "dry_run": False}
-    assert "was paused already" in run(sidecar, "pause", "--topic", topic, "--reason", "why")
+    assert "is already paused" in run(sidecar, "pause", "--topic", topic, "--reason", "why")
     assert f"topic   {topic}" in run(sidecar, "status") and "why" in run(sidecar, "status")
     (shown,) = json.loads(run(sidecar, "status", "--json"))["pauses"]
     assert (shown["kind"], shown["name"], shown["reason"], shown["ingest"]) == ("topic", topic, "why", False)

@@ -1,4 +1,4 @@
--- Calls one dead message done, for one consumer or for all.
+-- Makes one dead message processed, for one consumer or for all.
 -- Caller: ops/replay.c. Index: inbox_messages_pkey.
--- $1 source, $2 event id, $3 reason, $4 consumer (NULL = all). Back: whether.
+-- $1 source, $2 event id, $3 reason, $4 consumer (NULL = all). Back: whether a row changed.
 SELECT inbox.resolve($1::text, $2::text, $3::text, $4::text)

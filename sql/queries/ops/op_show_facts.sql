@@ -6,7 +6,7 @@ WITH m AS MATERIALIZED (
            CASE WHEN v.available_at IS NOT NULL THEN inbox.handler_of(v.topic, v.event_type, v.consumer) END AS wanted_by
     FROM inbox.messages v WHERE v.seq = $1::bigint
 ), wait AS MATERIALIZED (
-    -- A pause comes first, then an earlier message of its key: without it a handler would not get the message either.
+    -- The first reason that applies: a pause, an earlier message of the key, a handler that is away.
     SELECT coalesce((
                SELECT concat('the end of the pause of the ', p.kind, ' ', quote_literal(p.name))
                FROM inbox.inbox_pauses p
@@ -27,7 +27,7 @@ WITH m AS MATERIALIZED (
                WHERE h.consumer = m.consumer AND h.name = m.wanted_by AND h.status = 'away'),
                CASE WHEN m.status = 'parked' AND m.wanted_by IS NULL THEN 'a handler: no known one wants it'
                     WHEN m.status = 'parked'
-                    THEN concat('its release for the handler ', m.wanted_by, ', within seconds: nothing is before it')
+                    THEN concat('the handler ', m.wanted_by, ': inboxd releases the message within seconds')
                     END) AS what
     FROM m
 )
@@ -50,8 +50,8 @@ FROM m CROSS JOIN LATERAL (
                  (13, 'replays', nullif(m.replay_count, 0)::text),
                  (14, 'handler', coalesce(m.handler, CASE WHEN m.status = 'processed' THEN
                       CASE WHEN m.attempts -> -1 ? 'called_done_by'
-                           THEN concat('none: marked as processed by ', m.attempts -> -1 ->> 'called_done_by')
-                           ELSE 'not recorded: inbox.complete() completed it, and inboxd got no answer' END END)),
+                           THEN concat('none: resolved by ', m.attempts -> -1 ->> 'called_done_by')
+                           ELSE 'unknown: the message was completed by inbox.complete(), but its handler did not answer' END END)),
                  (15, 'waits for', (SELECT w.what FROM wait w)),
                  (16, 'instance', m.claimed_by::text),
                  (17, 'result', m.result::text)) AS v(n, name, value)
@@ -69,7 +69,7 @@ FROM m CROSS JOIN LATERAL (
                       WHEN a.entry ? 'discarded_by'
                       THEN concat('discarded by ', a.entry ->> 'discarded_by', ': ' || (a.entry ->> 'reason'))
                       WHEN a.entry ? 'called_done_by'
-                      THEN concat('called done by ', a.entry ->> 'called_done_by', ', was ', a.entry ->> 'was',
+                      THEN concat('resolved by ', a.entry ->> 'called_done_by', ', was ', a.entry ->> 'was',
                                   ': ' || (a.entry ->> 'reason'))
                       WHEN a.entry ? 'retried_by'
                       THEN concat('made due by ', a.entry ->> 'retried_by', ': ' || (a.entry ->> 'reason'))

@@ -44,17 +44,17 @@ const struct command_row cli_commands[] = {
 		"otherwise 4: Kafka cannot be reached; otherwise 6: another check failed, also one for\n"
 		"which `run` exits with 2, 3 or 5.\n", 0 },
 	{ COMMAND_CONFIG, "config", "Print the configuration of the running sidecar", "",
-		"Asks the inboxd that listens on http.listen for the configuration that it uses. Prints\n"
-		"each value with secrets masked, where it is from, and what waits for a restart. If no\n"
-		"inboxd answers: the configuration that one would start with. With --json: as GET\n"
-		"/config, with what a change needs (SIGHUP or restart).\n", 0 },
+		"Asks the inboxd that listens on http.listen. Prints each value, its origin, and the value\n"
+		"that a restart would apply; secrets are masked. If no inboxd answers, prints the\n"
+		"configuration with which inboxd would start. With --json: the answer of GET /config,\n"
+		"including whether a change needs SIGHUP or a restart.\n", 0 },
 	{ COMMAND_INIT, "init", "Write a configuration file for a topic, a broker and a database",
 		"TOPIC BROKER DATABASE",
 		"Connects to the broker (HOST:PORT) and to the database, says what is wrong, and writes a\n"
 		"commented configuration file: --config, otherwise INBOXD_CONFIG, otherwise inboxd.yaml.\n"
 		"DATABASE is postgres://USER@HOST:PORT/NAME, or \"host=... user=... dbname=...\". A password\n"
-		"in it is used for the check and not written. An existing file stays as it is. Exit code\n"
-		"3: PostgreSQL, 4: Kafka cannot be reached, and no file was written.\n", 3 },
+		"in it is used for the check and not written. An existing file is not replaced without\n"
+		"--force. Exit code 3: PostgreSQL, 4: Kafka cannot be reached, and no file was written.\n", 3 },
 	{ COMMAND_STATUS, "status", "Show waiting and dead messages, partitions and instances", "",
 		"Counts stop at 10000, so that the command is equally fast for tables of any size.\n", 0 },
 	{ COMMAND_LIST, "list", "List messages, rejects or conflicts", "",
@@ -79,7 +79,7 @@ const struct command_row cli_commands[] = {
 		"by event id, or those that match the filters (--status retrying by default). No attempt\n"
 		"is spent, and none is given back. A message that waits for an earlier one of its key, or\n"
 		"for a handler, does not change.\n", SIZE_MAX },
-	{ COMMAND_RESOLVE, "resolve", "Call dead messages done", "EVENT_ID...",
+	{ COMMAND_RESOLVE, "resolve", "Make dead messages processed", "EVENT_ID...",
 		"Sets dead messages to processed, because somebody has done their work by other means.\n"
 		"--reason is required. It becomes the error of the message, with the code RESOLVED, and is\n"
 		"in the audit table. `replay --status dead` does not process such a message again;\n"
@@ -122,13 +122,14 @@ const struct command_row cli_commands[] = {
 		"within seconds. The message can be replayed. Write KEY as `inboxd keys` prints it. With\n"
 		"`ordering: partition`, give --partition and no KEY. The command never changes a message\n"
 		"that is being processed: it then ends with exit code 6.\n", 1 },
-	{ COMMAND_PAUSE, "pause", "Stop the delivery to a topic, a consumer or a handler", "",
-		"Messages of the target wait, keep their order and spend no attempt. Those in flight finish.\n"
-		"Storing goes on, unless --ingest is given for a topic. All sidecars of the schema obey\n"
-		"within a second or two, also after a restart. `inboxd status` lists what is paused.\n", 0 },
-	{ COMMAND_RESUME, "resume", "Start the delivery again after a pause", "",
-		"Ends a pause of the topic, the consumer or the handler. With --ingest pauses of a topic,\n"
-		"reading continues where it stopped.\n", 0 },
+	{ COMMAND_PAUSE, "pause", "Stop delivery for a topic, a consumer or a handler", "",
+		"Messages of the target wait, keep their order and spend no attempt. Those in flight\n"
+		"finish. inboxd continues to store messages, unless --ingest is given for a topic. All\n"
+		"sidecars of the schema apply the pause within two seconds, and after a restart.\n"
+		"`inboxd status` lists the pauses.\n", 0 },
+	{ COMMAND_RESUME, "resume", "Start delivery again after a pause", "",
+		"Ends the pause of the topic, the consumer or the handler. If the pause also stopped\n"
+		"reading, reading continues where it stopped.\n", 0 },
 	{ COMMAND_AUDIT, "audit", "List what operators changed: who, when, what and why", "",
 		"Lists the actions in the audit table, the newest first: those that commands and functions\n"
 		"of the schema did. Searches the last 100000 actions. A plain UPDATE is not among them.\n", 0 },
@@ -188,7 +189,7 @@ const struct option_row cli_options[] = {
 	{ 0, "roles", NULL, FOR(COMMAND_MIGRATE), KIND_FLAG, offsetof(struct cli, roles),
 		"also create the roles inboxd_sidecar, _handler, _service, _operator and _reader and grant their privileges", NULL },
 	{ 0, "force", NULL, FOR(COMMAND_INIT), KIND_FLAG, offsetof(struct cli, force),
-		"replace an existing file, and write it although a server cannot be reached", NULL },
+		"replace an existing file, and write the file even if a server cannot be reached", NULL },
 	{ 0, "status", "STATUS", FOR(COMMAND_LIST), KIND_TEXT, offsetof(struct cli, filter.status),
 		"only messages in this state; waiting includes retrying and parked",
 		"waiting retrying parked claimed processed dead" },
@@ -248,10 +249,23 @@ const struct option_row cli_options[] = {
 		"only events of this type; * at the end = prefix", NULL },
 	{ 0, "key", "KEY", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.key),
 		"only messages with this key", NULL },
-	{ 0, "since", "TIME", FOR_FILTER | FOR(COMMAND_BACKFILL), KIND_TEXT, offsetof(struct cli, filter.since),
-		"only messages received (dead messages: died) at this time or later: 2026-11-21T05:00Z, or an age: 2h", NULL },
-	{ 0, "until", "TIME", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.until),
-		"only messages received (dead messages: died) before this time", NULL },
+	{ 0, "since", "TIME", FOR(COMMAND_LIST), KIND_TEXT, offsetof(struct cli, filter.since),
+		"only messages received (with --dead: that died) at this time or later: 2026-11-21T05:00Z, or an age: 2h", NULL },
+	{ 0, "until", "TIME", FOR(COMMAND_LIST), KIND_TEXT, offsetof(struct cli, filter.until),
+		"only messages received (with --dead: that died) before this time", NULL },
+	{ 0, "since", "TIME", FOR(COMMAND_REPLAY), KIND_TEXT, offsetof(struct cli, filter.since),
+		"only messages that died (with --status processed: were received) at this time or later: 2026-11-21T05:00Z, or an age: 2h", NULL },
+	{ 0, "until", "TIME", FOR(COMMAND_REPLAY), KIND_TEXT, offsetof(struct cli, filter.until),
+		"only messages that died (with --status processed: were received) before this time", NULL },
+	{ 0, "since", "TIME", FOR(COMMAND_RETRY) | FOR(COMMAND_DISCARD) | FOR(COMMAND_BACKFILL), KIND_TEXT,
+		offsetof(struct cli, filter.since),
+		"only messages received at this time or later: 2026-11-21T05:00Z, or an age: 2h", NULL },
+	{ 0, "until", "TIME", FOR(COMMAND_RETRY) | FOR(COMMAND_DISCARD), KIND_TEXT,
+		offsetof(struct cli, filter.until), "only messages received before this time", NULL },
+	{ 0, "since", "TIME", FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, filter.since),
+		"only events emitted at this time or later: 2026-11-21T05:00Z, or an age: 2h", NULL },
+	{ 0, "until", "TIME", FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, filter.until),
+		"only events emitted before this time", NULL },
 	{ 0, "since", "TIME", FOR(COMMAND_AUDIT), KIND_TEXT, offsetof(struct cli, filter.since),
 		"only actions at this time or later: 2026-11-21T05:00Z, or an age: 2h", NULL },
 	{ 0, "until", "TIME", FOR(COMMAND_AUDIT), KIND_TEXT, offsetof(struct cli, filter.until),
@@ -379,8 +393,8 @@ const struct near_word cli_near_words[] = {
 	{ "stop hold freeze suspend disable", "pause" },
 	{ "unpause continue unfreeze enable", "resume" },
 	{ "reset rewind offset offsets", "seek" },
-	{ "config validate test doctor", "check" },
-	{ "init setup upgrade install schema", "migrate" },
+	{ "validate test doctor", "check" },
+	{ "setup upgrade install schema", "migrate" },
 	{ "start serve daemon up", "run" },
 	{ "subscribers workers connections", "handlers" },
 	{ "emit publish produce relay", "outbox" },

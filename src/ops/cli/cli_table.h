@@ -64,7 +64,7 @@ static inline bool option_is_offered(const struct option_row *option, enum comma
 	return (option->commands & ~option->silent & (1U << command)) != 0;
 }
 
-/* Words for what a command does that has another name. */
+/* Names in other programs for what a command does. */
 struct near_word {
 	const char *words; /* separated by spaces */
 	const char *hint;  /* the command to run, without `inboxd` */
