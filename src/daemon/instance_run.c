@@ -358,7 +358,7 @@ static void log_change(const struct config_change *change, void *arg)
 	if (change->restart)
 		log_warn("restart_needed", LOG_STR("key", change->key),
 			LOG_STR("before", change->before), LOG_STR("now", change->now),
-			LOG_STR("next", "the value before counts until a restart"));
+			LOG_STR("next", "inboxd uses the old value until a restart"));
 	else
 		log_info("config_changed", LOG_STR("key", change->key),
 			LOG_STR("before", change->before), LOG_STR("now", change->now));

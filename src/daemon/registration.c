@@ -148,7 +148,7 @@ int registration_run(struct daemon *daemon, struct instance *out, struct err *er
 			return REGISTRATION_STOPPED;
 	}
 	if (outage_log_ended(&outage, &ended))
-		log_info("database_back", LOG_INT("attempts", ended.failures),
+		log_info("database_back", LOG_INT("failures", ended.failures),
 			LOG_OUTAGE_ENDED(&ended, clock_now_ms()));
 	return r;
 }

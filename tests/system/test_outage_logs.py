@@ -49,7 +49,7 @@ def test_an_outage_of_postgresql_has_one_line_at_its_begin_and_one_at_its_end(bu
     found = numbers(busy, "warn")
     assert set(found) <= {"database_lost", "heartbeat_failed", "dispatch_database_lost", "group_left"}, found
     assert max(found.values()) == 1, found
-    assert ended(busy, "database_back", "database_lost")["attempts"] > 3
+    assert ended(busy, "database_back", "database_lost")["failures"] > 3
     assert ended(busy, "heartbeat_back", "heartbeat_failed")["failed"] > 3
 
 
