@@ -243,7 +243,7 @@ INBOX_API const char *inbox_delivery_consumer(const struct inbox_delivery *deliv
 /* Milliseconds until the deadline, extensions included; negative = it is over. Measured from the arrival of the
  * message with the monotonic clock of this host, so a difference between the clocks of hosts does not matter. */
 INBOX_API int64_t inbox_delivery_left_ms(const struct inbox_delivery *delivery);
-/* The first deadline in milliseconds since 1970, by the sidecar's clock: for people. To measure the time that is left,
+/* The first deadline in milliseconds since 1970, by PostgreSQL's clock, for log lines. To measure the time that is left,
  * use inbox_delivery_left_ms(). */
 INBOX_API int64_t inbox_delivery_deadline_ms(const struct inbox_delivery *delivery);
 /* True for a replay by an operator; the message may have been processed before. */

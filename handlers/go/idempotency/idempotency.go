@@ -24,14 +24,15 @@ import (
 const (
 	begin = "SELECT verdict, token, status, headers::text, body, ceil(extract(epoch FROM retry_after))::int," +
 		" extract(epoch FROM expires_at)::bigint FROM inbox.request_begin($1::text, $2::bytea, $3::text, $4::text, keep => $5::text::interval)"
-	// Fails in a transaction in which a statement has failed and the handler has hidden the error: its COMMIT would roll back.
+	// Fails if an earlier statement of the transaction failed and the handler hid the error. Otherwise the COMMIT would silently roll back.
 	alive    = "SELECT 1"
 	complete = "SELECT 1 FROM inbox.request_complete($1::text, $2::int, $3::bytea, $4::text::jsonb)"
 )
 
 // Rules are the options of a middleware. The zero value requires a key for each POST and PATCH.
 type Rules struct {
-	// Whose keys they are: the tenant that the server knows, nothing that the client chooses. With an error the request does not run.
+	// Scope returns the owner of the key, such as the authenticated tenant. Do not take it from a value that the client can
+	// choose. If Scope returns an error, the request does not run.
 	Scope    func(*http.Request) (string, error)
 	Optional bool          // requests without a key run, too, each in a transaction
 	Methods  []string      // nil: POST and PATCH

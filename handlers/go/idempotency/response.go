@@ -25,10 +25,10 @@ type response struct {
 
 var notStored = []int{401, 403, 408, 409, 425, 429}
 
-// The database stores no larger one.
+// The largest response that the database stores.
 const maxResponse = 1 << 20
 
-// The database is away or busy: the classes 08, 40, 53 and 57 of SQLSTATE, and a server that is read-only. The other errors are the
+// The database is unavailable or busy: the classes 08, 40, 53 and 57 of SQLSTATE, and a server that is read-only. The other errors are the
 // service's: an argument is wrong, a right is missing, or a statement of the handler failed, and the handler went on.
 var away = regexp.MustCompile(`^(08|40|53|57|25006)`)
 
@@ -143,7 +143,7 @@ func report(r *http.Request, err error) {
 // invalid is the response to an error of the service. Nothing has happened.
 func invalid(r *http.Request, err error) *response {
 	report(r, err)
-	return problem(http.StatusInternalServerError, "response-invalid", "nothing has happened; the log of the service says why")
+	return problem(http.StatusInternalServerError, "response-invalid", "the request had no effect; the log of the service has the reason")
 }
 
 // failed is the response if the database fails. Then nothing has happened, or nobody knows: the next copy of the request tells.

@@ -169,7 +169,7 @@ export class Delivery<Data = any> {
    * throws. A plain value that the function returns is the result of the message; {@link Done} also has events to publish.
    *
    * @param pool a pool of `pg`, to the database of the inbox
-   * @throws a {@link Snooze} if the database is away: the message comes again, and no attempt is spent
+   * @throws a {@link Snooze} if the database is unavailable: the message comes again, and no attempt is spent
    */
   async transaction<Client extends PooledClient, T>(
     pool: TransactionPool<Client>,

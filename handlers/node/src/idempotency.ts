@@ -53,13 +53,13 @@ export const REFUSALS: Record<string, [number, string, string]> = {
   lost: [409, 'outcome-unknown', 'nobody knows how far the request with this key came; ask the operator'],
 };
 
-/** Bytes of a response; the database stores no larger one. */
+/** Bytes of the largest response that the database stores. */
 export const MAX_RESPONSE = 1 << 20;
 
-/** SQLSTATE: the database is away or busy. The other errors are the service's. */
+/** SQLSTATE: the database is unavailable or busy. The other errors are the service's. */
 const AWAY = /^(08|40|53|57|25006)/;
 
-/** An error of PostgreSQL or of the connection to it. Then nothing has happened, or the next copy of the request tells. */
+/** An error of PostgreSQL or of the connection to it. The request had no effect, or the next copy of it shows the outcome. */
 export function failed(error: unknown): Answer {
   console.error('the request has no result:', error);
   // errors of the server have a severity, unlike those of a socket
@@ -72,7 +72,7 @@ export function failed(error: unknown): Answer {
 }
 
 export function invalid(): Answer {
-  return problem(500, 'response-invalid', 'nothing has happened; the log of the service says why');
+  return problem(500, 'response-invalid', 'the request had no effect; the log of the service has the reason');
 }
 
 /** The response of the program is not sent, and another one is. */

@@ -20,7 +20,7 @@ enum {
 	READ_BYTES = 65536,
 	READS_MAX =
 		64, /* in a row, so that one command that writes without a pause does not stop the others */
-	START_WAIT_MS = 10000, /* for execve(2), which can hang on a file system that is away */
+	START_WAIT_MS = 10000, /* for execve(2), which can hang if a file system does not respond */
 	KILL_WAIT_MS = 1000,   /* for a process that was killed before it started */
 	PAUSE_NS = 2000000,    /* between two looks at a process that was killed */
 };
@@ -54,7 +54,7 @@ static void close_pipes(struct process *process)
 	close_fd(&process->err);
 }
 
-/* A killed process can still be in a system call that does not end, for example on a file system that is away. Such a
+/* A killed process can still be in a system call that does not end, for example because a file system does not respond. Such a
  * process is left to process_reap(), or after the end of inboxd to the init of the system. */
 static void wait_for_end(pid_t pid, int64_t until_ms)
 {

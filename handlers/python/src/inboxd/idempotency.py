@@ -55,8 +55,8 @@ class Rules:
     max_body: int = 1 << 20
 
 
-MAX_RESPONSE = 1 << 20  # bytes; the database stores no larger one
-_AWAY = re.compile("08|40|53|57|25006")  # SQLSTATE: the database is away or busy; the other errors are the service's
+MAX_RESPONSE = 1 << 20  # bytes of the largest response that the database stores
+_AWAY = re.compile("08|40|53|57|25006")  # SQLSTATE: unavailable or busy; the other errors are the service's
 _log = logging.getLogger("inboxd")
 
 
@@ -113,7 +113,7 @@ def failed(error: Exception) -> Response:
 
 
 def _invalid() -> Response:
-    return _problem(500, "response-invalid", "nothing has happened; the log of the service says why")
+    return _problem(500, "response-invalid", "the request had no effect; the log of the service has the reason")
 
 
 def check_size(length: int) -> None:

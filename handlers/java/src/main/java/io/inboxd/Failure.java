@@ -17,7 +17,7 @@ final class Failure {
 
     private Failure() {}
 
-    /** The verdict for an exception: its own, or that the database is away, or a retry. */
+    /** The verdict for an exception: its own, or that the database is unavailable, or a retry. */
     static Verdict verdictOf(Throwable error) {
         if (error instanceof VerdictException thrown) {
             return thrown.verdict();

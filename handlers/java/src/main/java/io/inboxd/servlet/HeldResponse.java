@@ -11,7 +11,7 @@ import java.io.PrintWriter;
 
 /** A response whose body is kept until {@link #send}. Status and headers are those of the real one, which is not committed before. */
 final class HeldResponse extends HttpServletResponseWrapper {
-    private static final int MOST = 1 << 20; // the database stores no larger one
+    private static final int MOST = 1 << 20; // the largest response that the database stores
 
     private final ByteArrayOutputStream kept = new ByteArrayOutputStream();
     private boolean tooLarge;

@@ -56,10 +56,10 @@ public class IdempotencyFilter implements Filter {
             "SELECT verdict, token, status, headers, body, ceil(extract(epoch FROM retry_after)) AS retry_after,"
                     + " expires_at FROM inbox.request_begin(CAST(? AS text), CAST(? AS bytea), CAST(? AS text), CAST(? AS text),"
                     + " keep => CAST(? AS interval))";
-    // Fails in a transaction in which a statement has failed and the servlet has hidden the error: its COMMIT would
-    // roll back.
+    // Fails if an earlier statement of the transaction failed and the servlet hid the error. Otherwise the COMMIT would
+    // silently roll back.
     private static final String ALIVE = "SELECT 1";
-    // The database is away or busy. The other errors are the service's.
+    // The database is unavailable or busy. The other errors are the service's.
     private static final Pattern AWAY = Pattern.compile("(08|40|53|57|25006).*");
     private static final System.Logger LOG = System.getLogger("io.inboxd");
     private static final String COMPLETE =
@@ -175,7 +175,7 @@ public class IdempotencyFilter implements Filter {
     }
 
     private static void refuseInvalid(HttpServletResponse outgoing) throws IOException {
-        String detail = "nothing has happened; the log of the service says why";
+        String detail = "the request had no effect; the log of the service has the reason";
         refuse(outgoing, 500, "Internal Server Error", "response-invalid", detail);
     }
 
