@@ -31,7 +31,7 @@ struct periodic_task {
 
 	/* One round; sets *pause_ms unless it returns a fault. 0: done. PERIODIC_IDLE: there was
 	 * nothing to do, which does not prove that an earlier fault is over. A fault: tried again
-	 * after a growing pause. */
+	 * after a growing delay. */
 	int (*round)(void *arg, int64_t *pause_ms, struct err *err);
 	/* The round failed and is tried again in retry_ms. `line`: the faults so far, to be logged;
 	 * NULL: no line is due. */

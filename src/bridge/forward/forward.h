@@ -4,7 +4,7 @@
  * open; with HTTP/2 over one connection.
  *
  * If the service cannot be reached, no message was handed to it: then the messages wait without spending an attempt, and
- * one message at a time tries the service again, after a growing pause.
+ * one message at a time tries the service again, after a growing delay.
  */
 #ifndef BRIDGE_FORWARD_FORWARD_H
 #define BRIDGE_FORWARD_FORWARD_H
