@@ -1,5 +1,5 @@
 /*
- * The table of metrics. Dashboards and alerts of users depend on the names and labels (docs/operations.md), so a
+ * The table of metrics. Dashboards and alerts of users depend on the names and labels (docs/metrics.md), so a
  * metric is added here and in the enum, and never renamed. The lint reads this table: each metric must be explained
  * in the documentation.
  *

@@ -98,11 +98,11 @@ const struct section option_sections[] = {
 		"The HTTP server for metrics and health." },
 	{ "otlp", SECTION_FIXED, NULL,
 		"Spans of the processing of messages, for an OpenTelemetry collector; see "
-		"docs/operations.md." },
+		"docs/administration.md." },
 	{ "retention", SECTION_FIXED, NULL,
 		"How long rows are kept, measured on PostgreSQL's clock. A row that is "
 		"neither processed nor dead is never deleted. One instance of a schema "
-		"deletes at a time; see docs/operations.md." },
+		"deletes at a time; see docs/administration.md." },
 	{ "log", SECTION_FIXED, NULL,
 		"Log lines on stderr. They never contain payloads or secrets." },
 	{ NULL },
@@ -310,7 +310,7 @@ const struct option option_table[] = {
 		.min = 0, .max = 249, .reloadable = true, AT(retry.dead_topic),
 		.help = "Topic to which inboxd also produces dead messages, each at least "
 			"once. This includes messages that are dead already when the key is "
-			"set, and excludes discarded ones; see docs/operations.md. Empty: "
+			"set, and excludes discarded ones; see docs/administration.md. Empty: "
 			"none." },
 
 	{ "outbox", "enabled", OPTION_FLAG, .text = "false", .words = no_yes_words,
@@ -347,7 +347,7 @@ const struct option option_table[] = {
 	{ "outbox", "max_attempts", OPTION_INT, .text = "10", .min = 1, .max = 1000,
 		.reloadable = true, AT(outbox.max_attempts),
 		.help = "How often an event that its topic refuses is sent before it is dead. The "
-			"pauses are those of `retry.backoff` and `retry.backoff_max`. Failures of "
+			"delays are those of `retry.backoff` and `retry.backoff_max`. Failures of "
 			"brokers and topics do not count." },
 	{ "outbox", "producer", OPTION_ENUM, .text = "idempotent", .words = outbox_producer_words,
 		AT(outbox.producer),
@@ -394,12 +394,13 @@ const struct option option_table[] = {
 		AT(requests.socket),
 		.help = "Whether clients of the socket can begin and complete requests with an "
 			"idempotency key. Every user that may connect to the socket can then read "
-			"the stored responses and the results of messages." },
+			"the results of all messages, and each stored response whose key and "
+			"fingerprint it knows." },
 
 	{ "http", "listen", OPTION_STRING, .text = "127.0.0.1:9464", .check = check_listen,
 		.min = 0, .max = 255, AT(http.listen),
 		.help = "Address of /metrics, /livez, /readyz, /status, /config and /log-level. "
-			"/config can be read, and /log-level can be changed, from this host only. Empty: off." },
+			"Only clients on this host can read /config and change /log-level. Empty: off." },
 
 	{ "otlp", "endpoint", OPTION_STRING, .text = "", .check = check_otlp_endpoint, .min = 0,
 		.max = 1024, AT(otlp.endpoint),

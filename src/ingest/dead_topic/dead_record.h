@@ -1,6 +1,6 @@
 /*
  * Turns a dead message into a record for the dead topic: its own key, value and headers, followed
- * by inboxd's headers with the reason and the origin (docs/operations.md). Pure except for
+ * by inboxd's headers with the reason and the origin (docs/administration.md). Pure except for
  * the list of headers. Any thread.
  */
 #ifndef INGEST_DEAD_TOPIC_DEAD_RECORD_H
