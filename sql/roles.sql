@@ -76,7 +76,8 @@ GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.er
 -- An operator: the functions, which are audited, and the two columns that replay with plain SQL.
 GRANT EXECUTE ON FUNCTION
     inbox.replay(text, text, text, text),
-    inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint, text),
+    inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint, text,
+        text, text, text, timestamptz, timestamptz, int, bigint),
     inbox.replay_page(jsonb, bigint, int, text),
     inbox.replay_reject(bigint, text, text, text, text),
     inbox.discard(text, text, text, text),
@@ -85,7 +86,8 @@ GRANT EXECUTE ON FUNCTION
     inbox.resolve(text, text, text, text),
     inbox.pause(text, text, text, boolean),
     inbox.resume(text, text, text),
-    inbox.discard_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint, text),
+    inbox.discard_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint, text,
+        text, text, text, timestamptz, timestamptz, int, bigint),
     inbox.discard_page(jsonb, bigint, int, text),
     inbox.purge(interval, int),
     inbox.seek(text, int, bigint, text),
@@ -95,9 +97,11 @@ GRANT EXECUTE ON FUNCTION
     inbox.backfill(text, text, timestamptz, text, int, text, boolean, bigint),
     inbox.backfill_page(jsonb, bigint, int, text),
     inbox.skip_key(text, text, text, text, int, bigint),
-    inbox.outbox_replay_where(text, text, text, text, text, text, text, timestamptz, timestamptz, bigint, int, text, boolean),
+    inbox.outbox_replay_where(text, text, text, text, text, text, text, timestamptz, timestamptz, bigint, int, text, boolean,
+        text, text, text, timestamptz, timestamptz, int, bigint),
     inbox.outbox_replay_page(jsonb, bigint, int, text),
-    inbox.outbox_discard_where(text, text, text, text, text, text, text, timestamptz, timestamptz, bigint, int, text, boolean),
+    inbox.outbox_discard_where(text, text, text, text, text, text, text, timestamptz, timestamptz, bigint, int, text, boolean,
+        text, text, text, timestamptz, timestamptz, int, bigint),
     inbox.outbox_discard_page(jsonb, bigint, int, text),
     inbox.request_forget(text, text, text) TO inboxd_operator;
 GRANT UPDATE (processed_at, dead_at) ON inbox.inbox_messages TO inboxd_operator;

@@ -46,6 +46,38 @@ BEGIN
     RETURN given;
 END $$;
 
+-- The filter that the named arguments of a function make. Each argument has the name and the meaning of an option of the
+-- command line. Most have an earlier name, too, and a call may give only one of the two. since and until are about the emit
+-- of events, the death of dead messages, and the receipt of others. max and after are checked; they are not in the filter.
+CREATE OR REPLACE FUNCTION inbox.named_filter(caller text, arguments jsonb) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    given jsonb := jsonb_strip_nulls(arguments);
+    of_events boolean := starts_with(caller, 'outbox');
+    of_deaths boolean := NOT of_events AND coalesce(given ->> 'status' = 'dead', false);
+    name record;
+BEGIN
+    FOR name IN SELECT * FROM (VALUES ('type', 'event_type'), ('code', 'error_code'), ('error', 'error_like'),
+            ('since', 'received_from'), ('until', 'received_to'), ('max', 'max_rows'), ('after', 'after_seq')) AS n(new, old)
+            WHERE given ? n.new LOOP
+        IF given ? name.old THEN
+            PERFORM inbox.refuse(caller, format('%s is the earlier name of %s; give one of them',
+                CASE WHEN of_events THEN replace(name.old, 'received', 'created') ELSE name.old END, name.new));
+        ELSIF given ->> name.new = '' AND name.new <> 'code' THEN
+            PERFORM inbox.refuse(caller, name.new || ' is empty; leave it out for any');
+        END IF;
+        given := given || jsonb_build_object(CASE WHEN of_deaths THEN replace(name.old, 'received', 'died') ELSE name.old END,
+            CASE name.new WHEN 'error' THEN '%' || regexp_replace(given ->> 'error', '([\\%_])', '\\\1', 'g') || '%'
+                          ELSE given ->> name.new END);
+    END LOOP;
+    IF (given ->> 'since')::timestamptz > (given ->> 'until')::timestamptz THEN
+        PERFORM inbox.refuse(caller, 'since is later than until');
+    ELSIF (given ->> 'max')::int < 1 THEN
+        PERFORM inbox.refuse(caller, format('max is %s; it must be at least 1', given ->> 'max'));
+    END IF;
+    RETURN given - '{type,code,error,since,until,max,max_rows,after,after_seq}'::text[];
+END $$;
+
 CREATE OR REPLACE FUNCTION inbox.check_max_rows(caller text, max_rows int) RETURNS int
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

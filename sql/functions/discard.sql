@@ -64,22 +64,28 @@ CREATE OR REPLACE FUNCTION inbox.discard_where(
     status text DEFAULT 'waiting', topic text DEFAULT NULL, event_type text DEFAULT NULL,
     received_from timestamptz DEFAULT NULL, received_to timestamptz DEFAULT NULL, error_like text DEFAULT NULL,
     max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, key text DEFAULT NULL,
-    error_code text DEFAULT NULL, after_seq bigint DEFAULT NULL, consumer text DEFAULT NULL)
+    error_code text DEFAULT NULL, after_seq bigint DEFAULT NULL, consumer text DEFAULT NULL,
+    type text DEFAULT NULL, code text DEFAULT NULL, error text DEFAULT NULL, since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL, max int DEFAULT NULL, after bigint DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
-    given jsonb := inbox.check_filter('discard_where', jsonb_build_object('status', status, 'topic', topic,
-        'event_type', event_type, 'key', key, 'received_from', received_from, 'received_to', received_to,
-        'error_like', error_like, 'error_code', error_code, 'consumer', consumer), ARRAY['waiting', 'retrying', 'parked']);
+    given jsonb := inbox.check_filter('discard_where', inbox.named_filter('discard_where', jsonb_build_object(
+        'status', status, 'topic', topic, 'event_type', event_type, 'key', key, 'received_from', received_from,
+        'received_to', received_to, 'error_like', error_like, 'error_code', error_code, 'consumer', consumer,
+        'max_rows', max_rows, 'after_seq', after_seq,
+        'type', type, 'code', code, 'error', error, 'since', since, 'until', until, 'max', max, 'after', after)),
+        ARRAY['waiting', 'retrying', 'parked']);
+    most int := inbox.check_max_rows('discard_where', coalesce(max, max_rows));
     page record;
     affected bigint;
 BEGIN
     IF dry_run IS NULL THEN
         PERFORM inbox.refuse('discard_where', 'dry_run is NULL; it must be true or false');
     END IF;
-    SELECT * INTO page FROM inbox.look_page(given, after_seq, inbox.check_max_rows('discard_where', max_rows));
+    SELECT * INTO page FROM inbox.look_page(given, coalesce(after, after_seq), most);
     affected := cardinality(page.seqs);
-    IF page.last_seq IS NOT NULL AND affected IS DISTINCT FROM max_rows THEN
+    IF page.last_seq IS NOT NULL AND affected IS DISTINCT FROM most THEN
         PERFORM inbox.warn_of_rest('discard_where', page.looked, page.last_seq);
     END IF;
     IF NOT dry_run THEN

@@ -166,7 +166,7 @@ CREATE OR REPLACE FUNCTION inbox.outbox_change_where(caller text, what text, fil
     after_seq bigint, max_rows int, reason text, dry_run boolean) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    given jsonb := inbox.check_outbox_filter(caller, filter, allowed);
+    given jsonb := inbox.check_outbox_filter(caller, inbox.named_filter(caller, filter), allowed);
     page record;
 BEGIN
     IF dry_run IS NULL THEN
@@ -185,13 +185,17 @@ CREATE OR REPLACE FUNCTION inbox.outbox_replay_where(
     status text DEFAULT 'dead', topic text DEFAULT NULL, event_type text DEFAULT NULL, error_code text DEFAULT NULL,
     error_like text DEFAULT NULL, key text DEFAULT NULL, event_id text DEFAULT NULL,
     created_from timestamptz DEFAULT NULL, created_to timestamptz DEFAULT NULL, after_seq bigint DEFAULT NULL,
-    max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false)
+    max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false,
+    type text DEFAULT NULL, code text DEFAULT NULL, error text DEFAULT NULL, since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL, max int DEFAULT NULL, after bigint DEFAULT NULL)
 RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT inbox.outbox_change_where('outbox_replay_where', 'outbox_replay', jsonb_build_object(
         'status', status, 'topic', topic, 'event_type', event_type, 'error_code', error_code, 'error_like', error_like,
-        'key', key, 'event_id', event_id, 'received_from', created_from, 'received_to', created_to),
-        ARRAY['dead', 'retrying', 'published'], after_seq, max_rows, reason, dry_run)
+        'key', key, 'event_id', event_id, 'received_from', created_from, 'received_to', created_to,
+        'max_rows', max_rows, 'after_seq', after_seq,
+        'type', type, 'code', code, 'error', error, 'since', since, 'until', until, 'max', max, 'after', after),
+        ARRAY['dead', 'retrying', 'published'], coalesce(after, after_seq), coalesce(max, max_rows), reason, dry_run)
 $$;
 
 -- Sets matching events to dead that are not published yet; dry_run only counts.
@@ -199,13 +203,17 @@ CREATE OR REPLACE FUNCTION inbox.outbox_discard_where(
     status text DEFAULT 'waiting', topic text DEFAULT NULL, event_type text DEFAULT NULL, error_code text DEFAULT NULL,
     error_like text DEFAULT NULL, key text DEFAULT NULL, event_id text DEFAULT NULL,
     created_from timestamptz DEFAULT NULL, created_to timestamptz DEFAULT NULL, after_seq bigint DEFAULT NULL,
-    max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false)
+    max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false,
+    type text DEFAULT NULL, code text DEFAULT NULL, error text DEFAULT NULL, since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL, max int DEFAULT NULL, after bigint DEFAULT NULL)
 RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT inbox.outbox_change_where('outbox_discard_where', 'outbox_discard', jsonb_build_object(
         'status', status, 'topic', topic, 'event_type', event_type, 'error_code', error_code, 'error_like', error_like,
-        'key', key, 'event_id', event_id, 'received_from', created_from, 'received_to', created_to),
-        ARRAY['waiting', 'retrying', 'parked'], after_seq, max_rows, reason, dry_run)
+        'key', key, 'event_id', event_id, 'received_from', created_from, 'received_to', created_to,
+        'max_rows', max_rows, 'after_seq', after_seq,
+        'type', type, 'code', code, 'error', error, 'since', since, 'until', until, 'max', max, 'after', after),
+        ARRAY['waiting', 'retrying', 'parked'], coalesce(after, after_seq), coalesce(max, max_rows), reason, dry_run)
 $$;
 
 -- The state of the outbox as one jsonb object. Counts stop at 10,000, so that the cost does not grow with the table;

@@ -230,5 +230,5 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE WARNING '%', 'inbox' || '.' || caller || ': looked at ' || looked || ' messages, as far as seq ' || last_seq
         USING DETAIL = 'So many did not fit that none behind that one was looked at.',
-              HINT = 'Call it again with after_seq => ' || last_seq || ', or narrow it with received_from.';
+              HINT = 'Call it again with after => ' || last_seq || ', or narrow it with since.';
 END $$;

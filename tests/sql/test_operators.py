@@ -201,6 +201,42 @@ def test_replay_where_replays_matching_messages_only(db, arguments, expected):
     assert [row[0] for row in replayed] == expected
 
 
+@pytest.mark.parametrize("call, make", [("replay_where", dead), ("discard_where", waiting)])
+def test_replay_where_has_the_names_of_the_command_line(db, call, make):
+    """And their meaning: --error is a text and no pattern, and --since is about the death of dead messages."""
+    make(db, "type", event_type="order.created")
+    make(db, "code", error_code="UP")
+    make(db, "error", error="100%_sure")
+    make(db, "old", received_at="2001-01-01")
+    make(db, "key", key=b"k1")
+    if make is dead:
+        db.execute("UPDATE inbox.inbox_messages SET dead_at = '2001-01-01' WHERE event_id = 'key'")
+    old = "key" if make is dead else "old"
+    for given, expected in {
+        "type => 'order.*'": {"type"}, "code => 'UP'": {"code"}, "error => '%_s'": {"error"}, "error => '%o%'": set(),
+        "until => '2010-01-01'": {old}, "since => '2010-01-01'": {"type", "code", "error", "old", "key"} - {old},
+        "max => 2": {"type", "code"}, "max => 2, after => 1": {"code", "error"}, "key => 'k1', topic => 'orders', consumer => ''": {"key"},
+    }.items():
+        with db.transaction(force_rollback=True):
+            first = value(db, "SELECT min(seq) FROM inbox.inbox_messages")
+            given = given.replace("after => 1", f"after => {first}")
+            assert value(db, f"SELECT inbox.{call}({given}, dry_run => true)") == len(expected), given
+            assert value(db, f"SELECT inbox.{call}({given})") == len(expected), given
+            changed = "replay_count > 0" if make is dead else "dead_at IS NOT NULL"
+            assert {row[0] for row in db.execute(f"SELECT event_id FROM inbox.inbox_messages WHERE {changed}")} == expected, given
+
+
+def test_the_earlier_names_of_replay_where_keep_their_positions_and_meaning(db):
+    dead(db, "a", event_type="t", received_at="2001-01-01")
+    dead(db, "b")
+    positional = "'dead', 'orders', 't', '2000-01-01', '2002-01-01', '%oo%', 5, 'why', true, NULL, 'E', 0, ''"
+    assert value(db, f"SELECT inbox.replay_where({positional})") == 1
+    assert value(db, "SELECT inbox.replay_where(status => 'dead', topic => 'orders', event_type => 't', received_from => '2000-01-01',"
+                     " received_to => '2002-01-01', error_like => '%oo%', max_rows => 5, reason => 'why', dry_run => false)") == 1
+    assert audit(db)[0]["filter"].keys() == {"status", "topic", "event_type", "received_from", "received_to", "error_like"}
+    assert value(db, "SELECT count(*) FROM pg_proc WHERE proname = 'replay_where' AND pronamespace = 'inbox'::regnamespace") == 1
+
+
 def test_a_replay_notifies_listeners_and_an_empty_replay_does_not(db, connect):
     listener = connect()
     listener.execute("LISTEN inboxd_replay")
@@ -428,9 +464,33 @@ def test_every_change_is_audited_under_the_session_user(db, connect, call):
         assert entry["reason"] == "why"
 
 
+# --- retry and resolve ------------------------------------------------------------------------------
+
+
+def retrying(db, event_id, **columns):
+    return waiting(db, event_id, **{"available_at": "2100-01-01", "retry_count": 2, "error": "boom", "error_code": "E", **columns})
+
+
 # --- arguments --------------------------------------------------------------------------------------
 
 WRONG = {
+    "retry_now(NULL, 'a')": "source and event_id",
+    "retry_page('{\"status\": \"dead\"}', 0, 1)": "retrying, waiting",
+    "retry_page('{\"status\": \"retrying\"}', 0, 0)": "max_rows is 0",
+    "resolve('s', NULL, 'why')": "source and event_id",
+    "resolve('s', 'a', NULL)": "give the reason",
+    "resolve('s', 'a', '')": "give the reason",
+    "replay_where(type => 'a', event_type => 'a')": "event_type is the earlier name of type",
+    "replay_where(max => 1, max_rows => 1)": "max_rows is the earlier name of max",
+    "discard_where(code => '', error_code => '')": "error_code is the earlier name of code",
+    "discard_where(error => 'a', error_like => 'a')": "error_like is the earlier name of error",
+    "replay_where(after => 1, after_seq => 1)": "after_seq is the earlier name of after",
+    "replay_where(since => now(), received_from => now())": "received_from is the earlier name of since",
+    "outbox_replay_where(until => now(), created_to => now())": "created_to is the earlier name of until",
+    "replay_where(since => '2020-02-01', until => '2020-01-01')": "since is later than until",
+    "replay_where(max => 0)": "max is 0",
+    "replay_where(type => '')": "type is empty",
+    "outbox_discard_where(error => '')": "error is empty",
     "replay(NULL, 'a')": "source and event_id",
     "discard('s', NULL)": "source and event_id",
     "replay_where('waiting')": "status is 'waiting'",

@@ -358,7 +358,10 @@ def test_filters_select_events(db):
     for given, wanted in [("topic => 'a'", 1), ("event_type => 'x.*'", 2), ("event_type => 'x.one'", 1), ("error_code => 'E'", 1),
                           ("error_code => ''", 1), ("error_like => '%oo%'", 2), ("key => 'k'", 2), ("key => 'z'", 0),
                           ("event_id => 'none'", 0), ("created_from => now() + interval '1 h'", 0),
-                          ("created_to => now() + interval '1 h'", 2), ("max_rows => 1", 1), ("after_seq => 1", 1)]:
+                          ("created_to => now() + interval '1 h'", 2), ("max_rows => 1", 1), ("after_seq => 1", 1),
+                          ("type => 'x.*'", 2), ("code => 'E'", 1), ("code => ''", 1), ("error => 'oo'", 2), ("error => '%oo%'", 0),
+                          ("since => now() + interval '1 h'", 0), ("until => now() + interval '1 h'", 2), ("max => 1", 1),
+                          ("after => 1", 1)]:
         assert value(db, count + given + ")") == wanted, given
     assert value(db, count + "status => 'retrying')") == 0
 

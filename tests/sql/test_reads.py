@@ -199,7 +199,7 @@ def test_a_replay_reports_its_last_position_and_continues_after_it(db, haystack)
     assert len(said) == 1 and said[0][0] == "WARNING"
     assert said[0][1].startswith(f"inbox.replay_where: looked at {BOUND} messages, as far as seq ")
     last = int(said[0][1].rpartition(" ")[2])
-    assert f"after_seq => {last}" in said[0][2]
+    assert f"after => {last}" in said[0][2]
     while value(db, call, last) == 0:
         last = int(said[-1][1].rpartition(" ")[2])
     assert value(db, "SELECT status FROM inbox.messages WHERE event_id = 'needle p'") == "waiting"
