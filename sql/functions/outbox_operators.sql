@@ -8,6 +8,8 @@ DECLARE
 BEGIN
     IF filter ->> 'event_id' = '' THEN
         PERFORM inbox.refuse(caller, 'event_id is empty; leave it out for any');
+    ELSIF filter ? 'died_from' OR filter ? 'died_to' THEN
+        PERFORM inbox.refuse(caller, 'died_from and died_to are for messages; events have received_from and received_to');
     END IF;
     RETURN given || jsonb_strip_nulls(jsonb_build_object('event_id', filter ->> 'event_id'));
 END $$;

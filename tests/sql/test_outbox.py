@@ -370,7 +370,9 @@ def test_filters_select_events(db):
                                   "outbox_replay_where(event_id => '')", "outbox_replay_where(max_rows => 0)",
                                   "outbox_replay_where(dry_run => NULL)",
                                   "outbox_replay_page('{\"status\": \"dead\", \"foo\": 1}', 0, 1)",
-                                  "outbox_discard_page('{\"status\": \"published\"}', 0, 1)"])
+                                  "outbox_discard_page('{\"status\": \"published\"}', 0, 1)",
+                                  "outbox_replay_page('{\"status\": \"dead\", \"died_from\": \"2020-01-01\"}', 0, 1)",
+                                  "outbox_replay_page('{\"status\": \"dead\", \"died_to\": \"2020-01-01\"}', 0, 1)"])
 def test_wrong_arguments_of_operators_are_refused(db, call):
     with pytest.raises(psycopg.errors.InvalidParameterValue):
         db.execute(f"SELECT inbox.{call}")
