@@ -471,6 +471,51 @@ def retrying(db, event_id, **columns):
     return waiting(db, event_id, **{"available_at": "2100-01-01", "retry_count": 2, "error": "boom", "error_code": "E", **columns})
 
 
+def test_retry_now_makes_a_retry_due_and_is_audited(db):
+    seq = retrying(db, "a")
+    me = value(db, "SELECT session_user::text")
+    assert value(db, "SELECT inbox.retry_now('s', 'a', 'upstream is back')") is True
+    row = row_of(db, seq)
+    assert (row["available_at"] <= datetime.datetime.now(datetime.timezone.utc), row["retry_count"], row["error"]) == (True, 2, "boom")
+    assert (row["attempts"][0]["retried_by"], row["attempts"][0]["reason"], row["attempts"][0]["due_at"][:4]) == \
+        (me, "upstream is back", "2100")
+    assert value(db, "SELECT inbox.retry_now('s', 'a')") is False, "it is due"
+    assert value(db, "SELECT inbox.retry_now('s', 'none', consumer => 'x')") is False
+    assert [(entry["who"], entry["action"], entry["affected"], entry["reason"], entry["filter"]) for entry in audit(db)] == [
+        (me, "retry", 1, "upstream is back", {"source": "s", "event_id": "a"}), (me, "retry", 0, None, {"source": "s", "event_id": "a"}),
+        (me, "retry", 0, None, {"source": "s", "event_id": "none", "consumer": "x"})]
+
+
+def test_retry_page_makes_matching_retries_due_and_no_others(db):
+    first, *_ = [retrying(db, event_id, error_code=code) for event_id, code in (("a", "UP"), ("b", "E"), ("c", "UP"), ("d", "UP"))]
+    waiting(db, "due")
+    waiting(db, "parked", available_at="infinity")
+    dead(db, "dead")
+    page = "SELECT affected, last_seq IS NULL FROM inbox.retry_page('{\"status\": \"retrying\", \"error_code\": \"UP\"}', %s, %s, 'r')"
+    assert db.execute(page, [0, 2]).fetchone() == (2, False)
+    assert db.execute(page, [first, 5]).fetchone() == (1, False)
+    assert db.execute(page, [0, 5]).fetchone() == (0, True)
+    assert [row[0] for row in db.execute("SELECT event_id FROM inbox.inbox_messages WHERE attempts -> 0 ? 'retried_by' ORDER BY seq")] == \
+        ["a", "c", "d"]
+    assert [(entry["action"], entry["affected"], entry["reason"], entry["filter"]) for entry in audit(db)] == \
+        [("retry", count, "r", {"status": "retrying", "error_code": "UP"}) for count in (2, 1)]
+
+
+def test_resolve_calls_dead_messages_done_once_and_is_audited(db):
+    seq = dead(db, "a", handler="billing")
+    retrying(db, "w")
+    assert value(db, "SELECT inbox.resolve('s', 'a', 'booked by hand')") is True
+    row = row_of(db, seq)
+    assert (row["status"], row["dead_at"], row["error"], row["error_code"]) == ("processed", None, "booked by hand", "RESOLVED")
+    (entry,) = row["attempts"]
+    assert (entry["called_done_by"], entry["was"], entry["error"], entry["code"]) == \
+        (value(db, "SELECT session_user::text"), "dead", "boom", "E")
+    for event_id in ("a", "w", "none"):
+        assert value(db, "SELECT inbox.resolve('s', %s, 'again')", event_id) is False
+    assert [(entry["action"], entry["affected"], entry["reason"]) for entry in audit(db)] == \
+        [("resolve", 1, "booked by hand")] + [("resolve", 0, "again")] * 3
+
+
 # --- arguments --------------------------------------------------------------------------------------
 
 WRONG = {
