@@ -23,12 +23,25 @@ BEGIN
     END IF;
 END $$;
 
--- A row whose processed_at or dead_at is cleared with plain SQL gets the same state as with inbox.replay(). AFTER and
--- not BEFORE: a BEFORE trigger would lock every row that is completed.
-CREATE OR REPLACE FUNCTION inbox.replay_row() RETURNS trigger
+-- A row that had ended and was changed with plain SQL. processed_at or dead_at cleared: it gets the same state as with
+-- inbox.replay(). processed_at set and dead_at cleared: its history names the user, unless the statement has recorded that, as
+-- inbox.resolve() does. AFTER and not BEFORE: a BEFORE trigger would lock every row that is completed. One trigger and not
+-- two, because each statement compiles the condition of each trigger. No completion fires it: the row had not ended.
+CREATE OR REPLACE FUNCTION inbox.ended_row_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    recorded boolean := NEW.attempts IS DISTINCT FROM OLD.attempts AND coalesce(NEW.attempts -> -1 ? 'called_done_by', false);
 BEGIN
-    IF NEW.payload IS NULL AND NEW.payload_digest IS NOT NULL THEN
+    IF NEW.dead_at IS NOT NULL OR NEW.processed_at IS NOT NULL AND (OLD.dead_at IS NULL OR recorded) THEN
+        RETURN NULL;
+    ELSIF NEW.processed_at IS NOT NULL THEN
+        UPDATE inbox.inbox_messages m
+        SET attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
+            'at', now(), 'called_done_by', session_user, 'was', 'dead', 'ended_at', OLD.dead_at,
+            'error', left(OLD.error, 1000), 'code', OLD.error_code)))
+        WHERE m.seq = NEW.seq;
+        RETURN NULL;
+    ELSIF NEW.payload IS NULL AND NEW.payload_digest IS NOT NULL THEN
         RAISE EXCEPTION 'inbox.replay: retention has dropped the payload of event %', quote_literal(NEW.event_id)
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'To replay the others: AND (payload IS NOT NULL OR payload_digest IS NULL). '
@@ -47,39 +60,11 @@ END $$;
 
 DO $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'inbox.inbox_messages'::regclass AND tgname = 'replay') THEN
-        CREATE TRIGGER replay
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'inbox.inbox_messages'::regclass AND tgname = 'ended_row_changed') THEN
+        CREATE TRIGGER ended_row_changed
         AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages
         FOR EACH ROW
-        WHEN (NEW.processed_at IS NULL AND NEW.dead_at IS NULL AND NEW.available_at IS NULL
-              AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))
-        EXECUTE FUNCTION inbox.replay_row();
-    END IF;
-END $$;
-
--- The history of a dead row that is resolved with plain SQL (processed_at set, dead_at cleared) names the
--- user. Nothing else fires it: when a row is completed, neither column was set before.
-CREATE OR REPLACE FUNCTION inbox.call_done() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF NEW.attempts IS DISTINCT FROM OLD.attempts THEN
-        RETURN NULL; -- inbox.resolve() has recorded it
-    END IF;
-    UPDATE inbox.inbox_messages m
-    SET attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
-        'at', now(), 'called_done_by', session_user, 'was', 'dead', 'ended_at', OLD.dead_at,
-        'error', left(OLD.error, 1000), 'code', OLD.error_code)))
-    WHERE m.seq = NEW.seq;
-    RETURN NULL;
-END $$;
-
-DO $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'inbox.inbox_messages'::regclass AND tgname = 'call_done') THEN
-        CREATE TRIGGER call_done
-        AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages
-        FOR EACH ROW
-        WHEN (OLD.dead_at IS NOT NULL AND NEW.dead_at IS NULL AND NEW.processed_at IS NOT NULL)
-        EXECUTE FUNCTION inbox.call_done();
+        WHEN (NEW.available_at IS NULL AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))
+        EXECUTE FUNCTION inbox.ended_row_changed();
     END IF;
 END $$;

@@ -57,11 +57,13 @@ MUTANTS = [
                 "set_config('lock_timeout', '%\" PRId64 \"', false)"),
            tests=["faults/test_failover.py::test_a_session_of_the_pooler_is_left_unchanged"]),
     mutant("R19", "every update is a replay",
-           edit("sql/functions/triggers.sql", "\n              AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ")\n"),
+           edit("sql/functions/triggers.sql", " AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ")\n"),
            tests=["sql/test_functions.py::test_other_updates_do_not_replay"]),
+    mutant("R19", "the trigger function is called for completions",
+           edit("sql/functions/triggers.sql", "WHEN (NEW.available_at IS NULL AND (OLD.processed_at IS NOT NULL OR", "WHEN (NEW.available_at IS NULL AND (true OR"),
+           tests=["sql/test_operators.py::test_a_change_of_open_messages_calls_no_trigger_function"]),
     mutant("R19", "the replay trigger locks completed rows",
-           edit("sql/functions/triggers.sql", "        WHEN (NEW.processed_at IS NULL AND NEW.dead_at IS NULL AND NEW.available_at IS NULL\n"
-                "              AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ""),
+           edit("sql/functions/triggers.sql", "        WHEN (NEW.available_at IS NULL AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ""),
            tests=["sql/test_plans.py::test_completing_is_a_hot_update_and_touches_no_index",
                   "sql/test_functions.py::test_other_updates_do_not_replay"]),
     # R20

@@ -215,10 +215,25 @@ def test_each_migration_applies_the_functions_again(migrated, migrate):
     new = objects(db)
     db.execute("CREATE OR REPLACE FUNCTION inbox.check_max_rows(caller text, max_rows int) RETURNS int"
                " LANGUAGE sql AS 'SELECT 1'")
-    db.execute("DROP FUNCTION inbox.seek; DROP TRIGGER replay ON inbox.inbox_messages; DROP VIEW inbox.dead_groups")
+    db.execute("DROP FUNCTION inbox.seek; DROP TRIGGER ended_row_changed ON inbox.inbox_messages; DROP VIEW inbox.dead_groups")
     assert objects(db) != new
     assert "0 migrations applied now" in migrate()
     assert objects(db) == new
+
+
+def test_one_trigger_on_messages_replaces_two(db, migrate):
+    """Each statement compiles the condition of each trigger."""
+    db.execute("DELETE FROM inbox.inbox_schema_version WHERE version >= 7; DROP TRIGGER ended_row_changed ON inbox.inbox_messages;"
+               "DROP FUNCTION inbox.ended_row_changed")
+    for name in ("replay_row", "call_done"):
+        db.execute(f"CREATE FUNCTION inbox.{name}() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+        db.execute(f"CREATE TRIGGER {name.removesuffix('_row')} AFTER UPDATE OF processed_at, dead_at ON inbox.inbox_messages"
+                   f" FOR EACH ROW EXECUTE FUNCTION inbox.{name}()")
+    assert "1 migration applied now" in migrate()
+    assert db.execute("SELECT tgname FROM pg_trigger WHERE tgrelid = 'inbox.inbox_messages'::regclass AND NOT tgisinternal"
+                      ).fetchall() == [("ended_row_changed",)]
+    assert db.execute("SELECT proname FROM pg_proc WHERE proname IN ('replay_row', 'call_done')"
+                      " AND pronamespace = 'inbox'::regnamespace").fetchall() == []
 
 
 def test_an_older_inboxd_does_not_change_a_newer_schema(migrated, migrate):

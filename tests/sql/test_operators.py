@@ -516,6 +516,29 @@ def test_resolve_calls_dead_messages_done_once_and_is_audited(db):
         [("resolve", 1, "booked by hand")] + [("resolve", 0, "again")] * 3
 
 
+def test_plain_sql_that_calls_a_message_done_is_recorded_also_if_it_sets_attempts(db):
+    mine, theirs = dead(db, "a", attempts='[{"attempt": 1}]'), dead(db, "b", kafka_offset=2)
+    db.execute("UPDATE inbox.inbox_messages SET processed_at = now(), dead_at = NULL, attempts = '[{\"attempt\": 9}]' WHERE seq = %s", [mine])
+    db.execute("UPDATE inbox.inbox_messages SET processed_at = now(), dead_at = NULL, attempts = '[{\"called_done_by\": \"me\"}]'"
+               " WHERE seq = %s", [theirs])
+    first, entry = row_of(db, mine)["attempts"]
+    assert (first, entry["called_done_by"], entry["error"]) == ({"attempt": 9}, value(db, "SELECT session_user::text"), "boom")
+    assert row_of(db, theirs)["attempts"] == [{"called_done_by": "me"}]
+
+
+def test_a_change_of_open_messages_calls_no_trigger_function(db):
+    db.execute("CREATE OR REPLACE FUNCTION inbox.ended_row_changed() RETURNS trigger LANGUAGE plpgsql AS"
+               " $$ BEGIN RAISE EXCEPTION 'called'; END $$")
+    seq = insert(db, "a")
+    waiting(db, "w")
+    db.execute("SELECT inbox.complete(%s)", [f"{seq}.1.1"])
+    db.execute("SELECT inbox.discard('s', 'w'), inbox.replay_where(), inbox.replay_where('processed')")
+    assert ids(db, "waiting") == ["a", "w"]
+    dead(db, "d")
+    with pytest.raises(psycopg.errors.RaiseException, match="called"):
+        db.execute("UPDATE inbox.inbox_messages SET dead_at = NULL WHERE event_id = 'd'")
+
+
 # --- arguments --------------------------------------------------------------------------------------
 
 WRONG = {
