@@ -464,6 +464,19 @@ def test_every_change_is_audited_under_the_session_user(db, connect, call):
         assert entry["reason"] == "why"
 
 
+def test_status_prints_times_in_utc(db, statements):
+    db.execute("INSERT INTO inbox.inbox_pauses (kind, name, since, who) VALUES ('topic', 'orders', '2020-01-01 00:00Z', 'me')")
+    db.execute("INSERT INTO inbox.inbox_handlers (name, subscriptions, memory, known_since, connected_at, last_seen_at)"
+               " VALUES ('billing', '[]', '9999 days', now(), now(), '2020-01-01 00:00Z')")
+    db.execute("INSERT INTO inbox.inbox_consumers (name, ordering, memory, listed_at) VALUES ('search', 'key', '9999 days', '2020-01-01Z')")
+    db.execute("SET timezone = 'Asia/Kolkata'")
+    status = value(db, "SELECT inbox.status()::text")
+    first, last = "2020-01-01T00:00:00Z", "2047-05-18T00:00:00Z"
+    assert statements.run("op_status_pauses", status)[0][2] == first
+    assert statements.run("op_status_handlers", status)[0][2] == f"away since {first}: its messages wait for it until {last}"
+    assert statements.run("op_status_consumers", status)[0][2].endswith(f"messages are stored for it until {last}")
+
+
 # --- retry and resolve ------------------------------------------------------------------------------
 
 

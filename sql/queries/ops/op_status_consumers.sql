@@ -5,7 +5,8 @@ SELECT CASE c ->> 'name' WHEN '' THEN '''''' ELSE c ->> 'name' END,
        (c ->> 'waiting') || CASE WHEN (c ->> 'waiting')::bigint >= 10000 THEN ' or more' ELSE '' END,
        CASE c ->> 'status'
            WHEN 'listed' THEN 'listed'
-           WHEN 'unlisted' THEN concat('in no running sidecar''s list: messages are stored for it until ', left(c ->> 'known_until', 19))
+           WHEN 'unlisted' THEN concat('in no running sidecar''s list: messages are stored for it until ',
+                                 to_char((c ->> 'known_until')::timestamptz AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
            ELSE 'no longer known: these messages wait for nobody' END
 FROM jsonb_array_elements($1::jsonb -> 'consumers') WITH ORDINALITY AS e(c, n)
 ORDER BY n
