@@ -127,22 +127,14 @@ static int print_raw(const struct op *op, const struct rows *rows, struct err *e
 /* The columns of op_find_seq.sql and op_find_record.sql: no row, or the identity of one message. */
 enum { FOUND_SEQ, FOUND_EVENT_ID, FOUND_SOURCE, FOUND_CONSUMER };
 
-/* Which rows to show; NULL = any. */
-struct identity {
-	const char *event_id;
-	const char *source;
-	const char *consumer;
-};
-
-/* The rows of a message in the order of their sources. */
+/* The rows of a message in the order of their sources. `wanted`: event id, source and consumer; NULL = any. */
 static int read_rows(
-	const struct op *op, const struct identity *wanted, struct rows **out, struct err *err)
+	const struct op *op, const char *const wanted[3], struct rows **out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
-	params_text(&params, wanted->event_id);
-	params_text(&params, wanted->source);
-	params_text(&params, wanted->consumer);
+	for (size_t i = 0; i < 3; i++)
+		params_text(&params, wanted[i]);
 	return db_run(op->db, QUERY_OP_SHOW, &params, out, err);
 }
 
@@ -191,16 +183,24 @@ static int find_record(const struct op *op, const char *word, struct rows **out,
 	return db_run(op->db, QUERY_OP_FIND_RECORD, &params, out, err);
 }
 
-/* What the argument may be besides an event id. */
-static const struct {
-	const char *name; /* for --by */
-	const char *example;
-	int (*find)(const struct op *op, const char *word, struct rows **out, struct err *err);
-} names[] = { { "seq", "1407", find_seq }, { "record", "orders/0/389", find_record } };
-
 static bool is_by(const struct op *op, const char *name)
 {
 	return op->cli->by == NULL || strcmp(op->cli->by, name) == 0;
+}
+
+/* The message that has the argument as its seq or its record; no rows: the argument is neither. Leaves
+ * which of the two it looked for. */
+static int find_other(const struct op *op, const char **name, struct rows **out, struct err *err)
+{
+	int r = 0;
+
+	*name = "seq";
+	if (is_by(op, "seq"))
+		r = find_seq(op, op->cli->words[0], out, err);
+	if (r != 0 || *out != NULL || !is_by(op, "record"))
+		return r;
+	*name = "record";
+	return find_record(op, op->cli->words[0], out, err);
 }
 
 /* The event id was taken: says that the argument has another meaning, too, and how to choose it. */
@@ -218,52 +218,52 @@ static void note_other(
 	(void)fprintf(stderr, "\"; to see that one: inboxd show --by %s %s\n", name, word);
 }
 
-/* Reads the rows of the message that `names[i]` finds, unless the event id has found some. */
-static int read_other(const struct op *op, size_t i, struct rows **rows, struct err *err)
+/* Reads the rows of the message that was found, if the options do not exclude it. */
+static int read_found(
+	const struct op *op, const struct rows *found, struct rows **rows, struct err *err)
 {
-	CLEANUP(rows_freep) struct rows *found = NULL;
 	const char *source = op->cli->source;
 	const char *consumer = op->cli->filter.consumer;
-	int r = names[i].find(op, op->cli->words[0], &found, err);
+	const char *its_source = rows_text(found, 0, FOUND_SOURCE);
+	const char *its_consumer = rows_is_null(found, 0, FOUND_CONSUMER)
+					   ? consumer
+					   : rows_text(found, 0, FOUND_CONSUMER);
 
-	if (r == 0 && found == NULL && op->cli->by != NULL)
-		return err_set(err, FAULT_USAGE, "show: \"%s\" is no %s, such as %s",
-			op->cli->words[0], names[i].name, names[i].example);
-	if (r != 0 || found == NULL || rows_count(found) == 0)
-		return r;
-	if (*rows != NULL && rows_count(*rows) > 0) {
-		note_other(op, names[i].name, *rows, found);
+	if ((source != NULL && strcmp(source, its_source) != 0) ||
+		(consumer != NULL && strcmp(consumer, its_consumer) != 0))
 		return 0;
-	}
-	if (source != NULL && strcmp(source, rows_text(found, 0, FOUND_SOURCE)) != 0)
-		return 0;
-	if (!rows_is_null(found, 0, FOUND_CONSUMER)) {
-		if (consumer != NULL && strcmp(consumer, rows_text(found, 0, FOUND_CONSUMER)) != 0)
-			return 0;
-		consumer = rows_text(found, 0, FOUND_CONSUMER);
-	}
 	rows_free(*rows);
 	*rows = NULL;
 	return read_rows(op,
-		&(struct identity){ rows_text(found, 0, FOUND_EVENT_ID),
-			rows_text(found, 0, FOUND_SOURCE), consumer },
+		(const char *const[]){
+			rows_text(found, 0, FOUND_EVENT_ID), its_source, its_consumer },
 		rows, err);
 }
 
 static int read_message(const struct op *op, struct rows **rows, struct err *err)
 {
+	CLEANUP(rows_freep) struct rows *found = NULL;
+	const char *word = op->cli->words[0];
+	const char *name = NULL;
 	int r = 0;
 
 	if (is_by(op, "id"))
 		r = read_rows(op,
-			&(struct identity){
-				op->cli->words[0], op->cli->source, op->cli->filter.consumer },
+			(const char *const[]){ word, op->cli->source, op->cli->filter.consumer },
 			rows, err);
-	for (size_t i = 0; r == 0 && i < sizeof(names) / sizeof(names[0]); i++) {
-		if (is_by(op, names[i].name))
-			r = read_other(op, i, rows, err);
+	if (r != 0)
+		return r;
+	r = find_other(op, &name, &found, err);
+	if (rows_count(*rows) > 0) {
+		/* a user who may not look for the other meaning still sees the event */
+		if (r == 0 && rows_count(found) > 0)
+			note_other(op, name, *rows, found);
+		return 0;
 	}
-	return r;
+	if (r == 0 && found == NULL && op->cli->by != NULL && !is_by(op, "id"))
+		return err_set(err, FAULT_USAGE, "show: \"%s\" is no %s, such as %s", word,
+			op->cli->by, is_by(op, "seq") ? "1407" : "orders/0/389");
+	return r != 0 || rows_count(found) == 0 ? r : read_found(op, found, rows, err);
 }
 
 static int report_none(const struct op *op, struct err *err)
@@ -275,10 +275,10 @@ static int report_none(const struct op *op, struct err *err)
 
 	if (is_by(op, "record") && read_record(word, &topic, &number, &offset))
 		return err_set(err, FAULT_CHECK,
-			"no message of the record \"%s\" was found: the record may have repeated "
-			"an "
-			"event id, been rejected (`inboxd list --rejects`), or been deleted since",
-			word);
+			"no message of the record \"%s\" was found: the search reads part of the "
+			"table, and `inboxd list --topic %.*s` all of it; or the record repeated "
+			"an event id, was rejected (`inboxd list --rejects`), or was deleted",
+			word, (int)topic, word);
 	if (is_by(op, "seq") && cli_number(word, &number) && op->cli->source == NULL &&
 		op->cli->filter.consumer == NULL)
 		return err_set(err, FAULT_CHECK, "there is no message with %sseq \"%s\"",

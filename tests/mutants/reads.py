@@ -51,7 +51,7 @@ MUTANTS = [
            edit("src/ops/replay.c", "\tif (r == 0 && repeats.count > 0) {", "\tif (r == 0 && repeats.count < 0) {"),
            tests=["system/test_operator_replay.py::test_replay_of_a_processed_message_asks"]),
     mutant("E11", "show takes only event ids",
-           edit("src/ops/show.c", "\tfor (size_t i = 0; r == 0 && i < sizeof(names) / sizeof(names[0]); i++) {", "\tfor (size_t i = 9; r == 0 && i < sizeof(names) / sizeof(names[0]); i++) {"),
+           edit("src/ops/show.c", "\treturn r != 0 || rows_count(found) == 0 ? r :", "\treturn r != 0 || rows_count(found) >= 0 ? r :"),
            tests=["system/test_operator_reads.py::test_show_takes_what_list_prints"]),
     mutant("E11", "a time is searched from the first row",
            edit(PAGES, "    IF filter ? 'received_from' AND misfits > 0 THEN\n", "    IF false THEN\n"),

@@ -35,6 +35,18 @@ def test_a_row_out_of_order_is_found_if_it_waits_or_is_dead(mixed):
     assert (find(mixed, 7), find(mixed, 9), find(mixed, 6)) == (7, 9, 6)
 
 
+def test_a_record_of_a_sparse_partition_may_be_missed_unless_it_waits_or_is_dead(db):
+    """The steps of the search pass over 100,000 rows of other partitions."""
+    db.execute("INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, processed_at)"
+               " SELECT 's', 'f' || i, CASE WHEN i IN (5000, 209000) THEN 'rare' ELSE 'payments' END, 0, i, now()"
+               " FROM generate_series(1, 210000) i")
+    assert find(db, 5000, "rare") is None
+    db.execute("UPDATE inbox.inbox_messages SET processed_at = NULL, dead_at = now() WHERE kafka_offset = 5000")
+    assert find(db, 5000, "rare") == 5000
+    db.execute("UPDATE inbox.inbox_messages SET dead_at = NULL WHERE kafka_offset = 5000")
+    assert find(db, 5000, "rare") == 5000
+
+
 def test_the_search_reads_few_rows_of_a_large_table(mixed, statements):
     mixed.execute("INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, processed_at)"
                   " SELECT 's', 'f' || i, 'payments', i % 8, i, now() FROM generate_series(1, 200000) i")

@@ -56,8 +56,8 @@ def test_counts_agree(start_inboxd, make_topic, handler, streams, topic, inbox, 
     assert ("\n  crashes: 1\n" in shown) is (crashes == 1)
     assert (headers["inboxd-attempts"], headers["inboxd-crashes"]) == (str(spent), str(crashes))
     run(sidecar, "replay", "x", "--yes")
-    before = [entry for entry in inbox.message("x")["attempts"] if "was" in entry]  # The handler may have failed again.
-    assert [(entry["was"], entry["attempts"]) for entry in before] == [("dead", spent)]
+    (entry,) = [entry for entry in inbox.message("x")["attempts"] if "replayed_by" in entry]
+    assert (entry["was"], entry["attempts"]) == ("dead", spent)
 
 
 # Show takes what list prints
@@ -107,6 +107,21 @@ def test_show_says_what_else_its_argument_may_be(inboxd, listed, streams, topic,
 def test_show_of_something_unknown(inboxd, listed, arguments, code, words):
     result = inboxd.command("show", *arguments)
     assert (result.returncode, result.stdout) == (code, "") and words in result.stderr, result.stderr
+
+
+def test_show_says_that_the_search_for_a_record_is_bounded(inboxd, listed, topic):
+    result = inboxd.command("show", f"{topic}/0/999999999")
+    assert result.returncode == 6
+    assert f"the search reads part of the table, and `inboxd list --topic {topic}` all of it" in result.stderr
+
+
+def test_show_of_an_event_id_needs_no_right_to_look_for_a_record(inboxd, streams, topic, inbox):
+    streams.events(topic, ["a/1/2"])
+    inbox.wait_stored(1)
+    inbox.execute("DROP FUNCTION inbox.find_record")
+    shown = inboxd.command("show", "a/1/2", "--json")
+    assert (shown.returncode, json.loads(shown.stdout)["event_id"], shown.stderr) == (0, "a/1/2", "")
+    assert inboxd.command("show", "--by", "record", "a/1/2").returncode == 3
 
 
 def test_show_of_a_seq_selects_one_source_and_one_consumer(inboxd, topic, inbox):
