@@ -196,6 +196,48 @@ def test_show_names_what_a_message_waits_for(db, statements):
     assert json.loads(statements.run("op_show", "c", None, None)[0][1])["waits_for"] == "billing"
 
 
+def test_show_says_that_a_handler_is_not_connected_to_the_owner(db, statements):
+    def waits_for():
+        return [value for (_, name, value) in statements.run("op_show_facts", seq) if name == "waits for"]
+
+    seq = parked(db, "a")
+    db.execute("INSERT INTO inbox.inbox_handlers (name, subscriptions, memory, known_since, connected_at, last_seen_at)"
+               " VALUES ('billing', '[{\"topic\": \"orders\"}]', '1 hour', now(), now(), now())")
+    db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq, handlers) VALUES (2, 'other', 1, '[\"billing\"]')")
+    assert waits_for() == ["handler billing: not connected to the sidecar that owns the partition"]
+    db.execute("UPDATE inbox.inbox_instances SET handlers = '[\"billing\"]' WHERE id = 1")
+    assert waits_for() == ["its release for the handler billing, within seconds: nothing is before it"]
+
+
+def test_show_as_json_says_what_a_message_waits_for(db, statements):
+    def shown(event_id):
+        row = json.loads(statements.run("op_show", event_id, None, None)[0][1])
+        return {name: row[name] for name in ("wanted_by", "paused", "waits_for", "waits_behind") if name in row}
+
+    parked(db, "a")
+    processed(db, "p", kafka_offset=2)
+    assert shown("a") == {"wanted_by": None}, "no known handler wants it"
+    assert shown("p") == {}
+    db.execute("INSERT INTO inbox.inbox_handlers (name, subscriptions, memory, known_since, connected_at, last_seen_at)"
+               " VALUES ('billing', '[{\"topic\": \"orders\"}]', '1 hour', now(), now(), now())")
+    db.execute("SELECT inbox.pause('handler', 'billing', 'deploy')")
+    paused = shown("a")
+    assert (paused["wanted_by"], paused["paused"]["kind"], paused["paused"]["name"], paused["paused"]["reason"]) == \
+        ("billing", "handler", "billing", "deploy")
+    db.execute("SELECT inbox.pause('topic', 'orders')")
+    assert shown("a")["paused"]["kind"] == "topic", "as in the table"
+
+
+def test_show_names_no_handler_of_a_resolved_message(db, statements):
+    seq = dead(db, "a", handler="billing")
+    db.execute("SELECT inbox.resolve('s', 'a', 'booked by hand')")
+    me = value(db, "SELECT session_user::text")
+    assert ("message", "handler", f"none: marked as processed by {me}") in statements.run("op_show_facts", seq)
+    assert statements.run("op_find", "a", None, None)[0][-1].endswith(f" by {me}")
+    db.execute("SELECT inbox.replay('s', 'a')")
+    assert "handler" not in [name for (_, name, _) in statements.run("op_show_facts", seq)]
+
+
 # --- skip -------------------------------------------------------------------------------------------
 
 

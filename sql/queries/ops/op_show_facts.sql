@@ -26,6 +26,12 @@ WITH m AS MATERIALIZED (
                FROM inbox.handlers h
                WHERE h.consumer = m.consumer AND h.name = m.wanted_by AND h.status = 'away'),
                CASE WHEN m.status = 'parked' AND m.wanted_by IS NULL THEN 'a handler: no known one wants it'
+                    WHEN m.status = 'parked' AND NOT EXISTS (
+                        SELECT FROM inbox.inbox_offsets o JOIN inbox.inbox_instances i ON i.id = o.owner
+                        WHERE o.topic = m.topic AND o.kafka_partition = m.kafka_partition
+                          AND i.handlers @> CASE m.consumer WHEN '' THEN to_jsonb(m.wanted_by)
+                              ELSE jsonb_build_array(jsonb_build_object('name', m.wanted_by, 'consumer', m.consumer)) END)
+                    THEN concat('handler ', m.wanted_by, ': not connected to the sidecar that owns the partition')
                     WHEN m.status = 'parked'
                     THEN concat('the handler ', m.wanted_by, ': inboxd releases the message within seconds')
                     END) AS what
@@ -48,10 +54,10 @@ FROM m CROSS JOIN LATERAL (
                  (11, 'claims', m.delivery_count::text),
                  (12, 'crashes', nullif(m.crash_count, 0)::text),
                  (13, 'replays', nullif(m.replay_count, 0)::text),
-                 (14, 'handler', coalesce(m.handler, CASE WHEN m.status = 'processed' THEN
-                      CASE WHEN m.attempts -> -1 ? 'called_done_by'
-                           THEN concat('none: resolved by ', m.attempts -> -1 ->> 'called_done_by')
-                           ELSE 'unknown: the message was completed by inbox.complete(), but its handler did not answer' END END)),
+                 (14, 'handler', CASE WHEN m.status <> 'processed' THEN m.handler
+                      WHEN m.attempts -> -1 ? 'called_done_by'
+                      THEN concat('none: marked as processed by ', m.attempts -> -1 ->> 'called_done_by')
+                      ELSE coalesce(m.handler, 'not recorded: inbox.complete() completed it, and inboxd got no answer') END),
                  (15, 'waits for', (SELECT w.what FROM wait w)),
                  (16, 'instance', m.claimed_by::text),
                  (17, 'result', m.result::text)) AS v(n, name, value)
