@@ -158,6 +158,13 @@ def test_audit_lists_who_did_what_newest_first(start_inboxd, handler, streams, t
     assert (len(limited.stdout.splitlines()), limited.stderr) == (2, "there are more actions: --limit 2\n")
 
 
+@pytest.mark.parametrize("command", ["audit", "list", "list --dead", "list --rejects", "list --conflicts", "outbox list"])
+def test_a_period_that_ends_before_it_begins_is_a_usage_error(inboxd, command):
+    result = inboxd.command(*command.split(), "--since", "1h", "--until", "2h")
+    assert (result.returncode, result.stdout) == (1, "") and "--since must be earlier than --until" in result.stderr
+    assert inboxd.command(*command.split(), "--since", "2h", "--until", "1h").returncode == 0
+
+
 @pytest.mark.parametrize("word, hint", [
     ("dead", "list --dead"), ("failed", "list --dead"), ("errors", "list --dead"), ("dlq", "list --dead"),
     ("requeue", "replay"), ("redrive", "replay"), ("ack", "resolve EVENT_ID"), ("logs", "audit"), ("inspect", "show EVENT_ID")])
