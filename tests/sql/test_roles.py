@@ -180,6 +180,21 @@ def test_a_role_may_call_these_functions_and_no_other(granted, role):
     assert {row[0] for row in rows} == CALLS[role]
 
 
+@pytest.mark.parametrize("options", [True, False])
+def test_a_membership_without_inherit_and_set_is_not_listed(granted, statements, options):
+    """From PostgreSQL 16 on, a creator without superuser gets such a membership in the role. A table stands in for that of the
+    server, so that any server shows this."""
+    granted.execute("CREATE TEMP TABLE pg_auth_members AS SELECT r.oid AS roleid, u.oid AS member, o.inherit_option, o.set_option"
+                    " FROM pg_roles r, (VALUES ('pg_monitor', false, false), ('pg_read_all_stats', false, true),"
+                    " ('pg_signal_backend', true, false)) AS o(name, inherit_option, set_option)"
+                    " JOIN pg_roles u ON u.rolname = o.name WHERE r.rolname = 'inboxd_reader'")
+    if not options:  # before PostgreSQL 16
+        granted.execute("ALTER TABLE pg_temp.pg_auth_members DROP inherit_option, DROP set_option")
+    granted.execute("SET search_path = pg_temp, pg_catalog")
+    assert dict(statements.run("list_roles"))["inboxd_reader"] == \
+        ("" if options else "pg_monitor, ") + "pg_read_all_stats, pg_signal_backend"
+
+
 def test_an_operator_updates_two_columns_only(granted):
     rows = granted.execute("SELECT attname FROM pg_attribute WHERE attrelid = 'inbox.inbox_messages'::regclass"
                            " AND attnum > 0 AND has_column_privilege('inboxd_operator', attrelid, attnum, 'UPDATE')")
