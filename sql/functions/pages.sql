@@ -113,11 +113,13 @@ END $$;
 -- first.
 -- filter ->> 'order': 'seq' (the default), or 'died': dead messages by the time of death; with ' DESC' backwards. A page
 -- behind a message that is no longer dead begins at its last death.
+-- Times are put into the statement as text. datestyle: other styles than ISO print the zone as an abbreviation, which can
+-- stand for two zones.
 -- looked: the number of rows that were read. last_seq: no row after it was read; NULL = there is none.
 CREATE OR REPLACE FUNCTION inbox.look_page(filter jsonb, after_seq bigint, max_rows int,
     OUT seqs bigint[], OUT looked bigint, OUT last_seq bigint)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_sort = off SET jit = off AS $$
+SET enable_sort = off SET jit = off SET datestyle = 'ISO' AS $$
 DECLARE
     kind text := filter ->> 'event_type';
     states int[] := CASE filter ->> 'status' WHEN 'dead' THEN '{1}' WHEN 'parked' THEN '{2}' WHEN 'retrying' THEN '{3}'

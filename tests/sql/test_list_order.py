@@ -41,6 +41,16 @@ def test_pages_by_time_of_death_have_each_message_once(db, graves):
     assert sorted(walk(db, "seq", **times)) == sorted(recent)
 
 
+def test_pages_by_time_of_death_do_not_depend_on_datestyle(db, graves):
+    """IST is the zone of Israel unless timezone_abbreviations is India, and the abbreviation that Asia/Kolkata prints."""
+    whole = walk(db, "died DESC")
+    times = {"died_from": "2026-11-21T06:00:00Z", "died_to": "2026-11-21T20:00:00Z"}
+    some = walk(db, "died", **times)
+    db.execute("SET datestyle = 'SQL, DMY'; SET timezone = 'Asia/Kolkata'")
+    assert walk(db, "died DESC") == whole and walk(db, "died", **times) == some
+    assert 0 < len(some) < len(whole)
+
+
 @pytest.mark.parametrize("status", ["dead", "waiting", "any"])
 def test_pages_backwards_by_seq_have_each_message_once(db, graves, status):
     forwards = walk(db, "seq", status=status)
