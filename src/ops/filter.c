@@ -3,6 +3,7 @@
  * command line are checked here: PostgreSQL would report invalid UTF-8 without naming the option.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text/numbers.h"
@@ -120,11 +121,23 @@ bool op_is_dead(const struct cli *cli, const char *usual)
 	return status != NULL && strcmp(status, "dead") == 0;
 }
 
-/* --since and --until are about the time of death if the messages are dead. An event of the outbox has only the time of its
- * emit, which has the name of the time of receipt. */
+/* An event of the outbox has only the time of its emit, which has the name of the time of receipt. */
+static bool is_about_death(const struct cli *cli, const char *usual)
+{
+	return cli->command != COMMAND_OUTBOX && op_is_dead(cli, usual);
+}
+
+void op_note_times(const struct cli *cli, const char *usual)
+{
+	if (!cli->json && is_about_death(cli, usual) &&
+		(cli->filter.since != NULL || cli->filter.until != NULL))
+		(void)fputs(
+			"--since and --until select dead messages by the time of death\n", stderr);
+}
+
 static void add_times(struct buf *out, const struct cli *cli, const char *status)
 {
-	bool died = cli->command != COMMAND_OUTBOX && op_is_dead(cli, status);
+	bool died = is_about_death(cli, status);
 
 	add_time(out, died ? "died_from" : "received_from", cli->filter.since);
 	add_time(out, died ? "died_to" : "received_to", cli->filter.until);

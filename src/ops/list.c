@@ -193,9 +193,8 @@ int op_list(const struct op *op, struct err *err)
 
 	if (r == 0)
 		r = run(op, listing, "any", err);
-	if (r == 0 && (listing == &deaths || listing == &groups) && !op->cli->json &&
-		(op->cli->filter.since != NULL || op->cli->filter.until != NULL))
-		(void)fputs("note: --since and --until apply to the time of death\n", stderr);
+	if (r == 0)
+		op_note_times(op->cli, "any");
 	return r;
 }
 

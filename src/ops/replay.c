@@ -614,6 +614,7 @@ static int change_filtered(const struct op *op, const struct change *change, str
 		r = count(op, change, &filter, &counts, err);
 	if (r != 0)
 		return r;
+	op_note_times(op->cli, change->status);
 	if (counts.wanted == 0)
 		return report_nothing(op, change, &counts, err);
 	if (counts.dropped > 0)

@@ -45,7 +45,7 @@ MUTANTS = [
            edit(PAGES, "CASE WHEN died IS NOT NULL THEN format(", "CASE WHEN false THEN format("),
            tests=["sql/test_list_order.py::test_a_page_continues_behind_a_message_that_was_replayed_or_called_done"]),
     mutant("E11", "the time of a dead message is that of its receipt",
-           edit("src/ops/filter.c", "bool died = cli->command != COMMAND_OUTBOX && op_is_dead(cli, status);", "bool died = false;"),
+           edit("src/ops/filter.c", "return cli->command != COMMAND_OUTBOX && op_is_dead(cli, usual);", "return false;"),
            tests=["system/test_operator_reads.py::test_since_is_about_the_death_of_dead_messages"]),
     mutant("E11", "a processed message is replayed without a question",
            edit("src/ops/replay.c", "\tif (r == 0 && repeats.count > 0) {", "\tif (r == 0 && repeats.count < 0) {"),
