@@ -127,6 +127,11 @@ static bool is_about_death(const struct cli *cli, const char *usual)
 	return cli->command != COMMAND_OUTBOX && op_is_dead(cli, usual);
 }
 
+const char *op_limit_option(const struct cli *cli)
+{
+	return cli->bounds.is_max ? "--max" : "--limit";
+}
+
 void op_note_times(const struct cli *cli, const char *usual)
 {
 	if (!cli->json && is_about_death(cli, usual) &&

@@ -70,6 +70,8 @@ const char *op_status_of(const struct cli *cli, const char *usual);
 bool op_is_dead(const struct cli *cli, const char *usual);
 /* Says on stderr what --since and --until mean if they select dead messages. Not with --json. */
 void op_note_times(const struct cli *cli, const char *usual);
+/* The option that set the limit, as it was typed: --limit or --max. */
+const char *op_limit_option(const struct cli *cli);
 /* FAULT_USAGE when an event id, --source or --reason is not UTF-8. */
 int op_check_words(const struct cli *cli, struct err *err);
 /* True when an option selects messages. With event ids, --consumer does not: it selects one of their

@@ -70,7 +70,7 @@ static const char *misplaced_option(const struct action *action, const struct cl
 	if (!action->filters && cli->bounds.after != 0)
 		return "--after";
 	if (!action->pages && !changes && cli->bounds.limit != 0)
-		return "--limit";
+		return op_limit_option(cli);
 	if (!action->payload && cli->payload != NULL)
 		return "--payload";
 	if (!changes && cli->reason != NULL)

@@ -213,7 +213,7 @@ static const char *misplaced_option(const struct action *action, const struct cl
 	if (!action->lists && cli->filter.status != NULL)
 		return "--status";
 	if (!action->lists && cli->bounds.limit != 0)
-		return "--limit";
+		return op_limit_option(cli);
 	if (action->run != show && cli->body)
 		return "--body";
 	if (!action->changes && cli->reason != NULL)

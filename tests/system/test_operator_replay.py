@@ -87,6 +87,7 @@ def test_a_dry_run_of_named_messages_says_what_would_happen(ended, inbox):
 
 @pytest.mark.parametrize("option", ["--limit", "--max"])
 def test_limit_and_max_are_the_same(ended, inbox, option):
+    """Wherever one of them works, the other does."""
     assert len(run(ended, "list", option, "1", "--json").splitlines()) == 1
     assert run(ended, "replay", "--dead", option, "1", "--dry-run") == "dry run: replay 1 message\n"
     assert run(ended, "replay", "--dead", option, "1", "--yes") == "1 replayed\n"
@@ -96,6 +97,16 @@ def test_limit_and_max_are_the_same(ended, inbox, option):
     assert inbox.count("processed") == 1
     for command in ("keys", "audit"):
         run(ended, command, option, "1")
+    inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, available_at, retry_count)"
+                  " SELECT 's', 'r' || i, 'elsewhere', 0, i, '2100-01-01', 1 FROM generate_series(1, 3) i")
+    assert run(ended, "retry", "--topic", "elsewhere", option, "2", "--yes") == "2 retried\n"
+    assert run(ended, "discard", "--topic", "elsewhere", option, "2", "--yes") == "2 discarded\n"
+    inbox.execute("SELECT inbox.request_begin(k, NULL, lease => '1 h') FROM unnest('{a,b,c}'::text[]) k")
+    assert len(run(ended, "requests", "list", option, "2", "--json").splitlines()) == 2
+    refused = ended.command("requests", "show", "a", option, "2")
+    assert (refused.returncode, f"requests show does not take {option}" in refused.stderr) == (1, True)
+    inbox.execute("INSERT INTO inbox.inbox_consumers (name, ordering, memory, topics) VALUES ('search', 'key', '1 h', '[\"elsewhere\"]')")
+    assert run(ended, "backfill", "search", option, "2", "--dry-run").startswith("dry run: ")
 
 
 def test_replay_since_says_so(ended, inbox):
@@ -105,3 +116,4 @@ def test_replay_since_says_so(ended, inbox):
     assert note not in ended.command("replay", "--status", "processed", "--since", "1h", "--dry-run").stderr
     assert note not in ended.command("replay", "--dead", "--since", "1h", "--dry-run", "--json").stderr
     assert note not in ended.command("discard", "--since", "1h", "--dry-run").stderr
+

@@ -241,6 +241,8 @@ static int store_value(struct parse *parse, const struct option_row *option, con
 		return wrong_value(parse, option, text);
 	if (option->kind == KIND_TEXTS)
 		return add_text(place, text, parse->err);
+	if (option->offset == offsetof(struct cli, bounds.limit))
+		parse->cli->bounds.is_max = strcmp(option->name, "max") == 0;
 	if (option->kind == KIND_TEXT || option->kind == KIND_ANY_TEXT)
 		*(const char **)place = text;
 	else

@@ -80,6 +80,7 @@ struct cli_range {
 struct cli_bounds {
 	const char *order; /* NULL = not given */
 	bool reverse;
+	bool is_max;        /* the limit was given as --max */
 	int64_t limit;      /* --limit or --max; 0 = not given, as the next one */
 	int64_t after;      /* a seq */
 	int64_t older_than; /* ms; -1 = not given */
