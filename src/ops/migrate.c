@@ -62,10 +62,11 @@ static void print_roles(const struct rows *before, const struct rows *after)
 	for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++) {
 		const char *has = members(after, roles[i].name);
 
-		(void)printf("role %-16s %s, privileges granted; %s%s\n", roles[i].name,
+		(void)printf("role %-16s %s, privileges granted; %s", roles[i].name,
 			members(before, roles[i].name) == NULL ? "made now" : "existed",
-			has == NULL || has[0] == '\0' ? "nobody has it" : "granted to ",
-			has == NULL ? "" : has);
+			has == NULL || has[0] == '\0' ? "nobody has it" : "granted to ");
+		op_print_text(stdout, bytes_of(has == NULL ? "" : has), false);
+		(void)putchar('\n');
 	}
 	(void)puts("\nNext, as a superuser or as the user of this command, with the names of your "
 		   "users:");

@@ -205,8 +205,12 @@ static void print_plan(const struct change *change, const char *event_id, const 
 	if (changes)
 		(void)printf("%s ", change->name);
 	op_print_text(stdout, bytes_of(event_id), false);
-	(void)printf("%s%s, which %s %s\n", consumer[0] == '\0' ? "" : " for ", consumer,
-		verb_of(rows_text(found, row, FIND_STATUS)), rows_text(found, row, FIND_STATE));
+	if (consumer[0] != '\0')
+		(void)fputs(" for ", stdout);
+	op_print_text(stdout, bytes_of(consumer), false);
+	(void)fputs(", which is ", stdout);
+	op_print_text(stdout, rows_bytes(found, row, FIND_STATE), false);
+	(void)putchar('\n');
 }
 
 /* Prints the plan for a message and each of its consumers, for a dry run. The first failure is the
