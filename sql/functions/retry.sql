@@ -60,8 +60,8 @@ BEGIN
     END IF;
 END $$;
 
--- Calls a dead message done: it becomes processed, its error is the reason, and its history keeps the earlier error. For a
--- consumer, or for each one (NULL) for which it is dead. False: it is dead for none. The trigger adds no second entry.
+-- Makes a dead message processed: its error is the reason, and its history keeps the earlier error. For a consumer, or for
+-- each one (NULL) for which it is dead. False: it is dead for none. The trigger adds no second entry.
 CREATE OR REPLACE FUNCTION inbox.resolve(source text, event_id text, reason text, consumer text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -208,7 +208,7 @@ static void print_plan(const struct change *change, const char *event_id, const 
 	if (consumer[0] != '\0')
 		(void)fputs(" for ", stdout);
 	op_print_text(stdout, bytes_of(consumer), false);
-	(void)fputs(", which is ", stdout);
+	(void)printf(", which %s ", verb_of(rows_text(found, row, FIND_STATUS)));
 	op_print_text(stdout, rows_bytes(found, row, FIND_STATE), false);
 	(void)putchar('\n');
 }

@@ -112,8 +112,8 @@ def test_resolve_makes_a_dead_message_processed_and_keeps_the_reason(start_inbox
     assert failed["code"] == "PRICE"
     assert (entry["called_done_by"], entry["reason"], entry["was"], entry["error"], entry["code"]) == \
         (me, "booked by hand", "dead", "no price", "PRICE")
-    assert f"called done by {me}, was dead: booked by hand" in run(sidecar, "show", "x")
-    assert f"\n  handler: none: marked as processed by {me}\n" in run(sidecar, "show", "x")
+    assert f"resolved by {me}, was dead: booked by hand" in run(sidecar, "show", "x")
+    assert f"\n  handler: none: resolved by {me}\n" in run(sidecar, "show", "x")
     eventually(lambda: sidecar.metric("inboxd_dead") == 1, timeout=60)
     assert run(sidecar, "replay", "--dead", "--dry-run") == "dry run: replay 1 message\n"
     assert len(client.deliveries) == 3

@@ -56,8 +56,8 @@ FROM m CROSS JOIN LATERAL (
                  (13, 'replays', nullif(m.replay_count, 0)::text),
                  (14, 'handler', CASE WHEN m.status <> 'processed' THEN m.handler
                       WHEN m.attempts -> -1 ? 'called_done_by'
-                      THEN concat('none: marked as processed by ', m.attempts -> -1 ->> 'called_done_by')
-                      ELSE coalesce(m.handler, 'not recorded: inbox.complete() completed it, and inboxd got no answer') END),
+                      THEN concat('none: resolved by ', m.attempts -> -1 ->> 'called_done_by')
+                      ELSE coalesce(m.handler, 'unknown: the message was completed by inbox.complete(), but its handler did not answer') END),
                  (15, 'waits for', (SELECT w.what FROM wait w)),
                  (16, 'instance', m.claimed_by::text),
                  (17, 'result', m.result::text)) AS v(n, name, value)
