@@ -110,7 +110,7 @@ def test_limit_and_max_are_the_same(ended, inbox, option):
 
 
 def test_replay_since_says_so(ended, inbox):
-    note = "--since and --until select dead messages by the time of death\n"
+    note = "note: --since and --until apply to the time of death\n"
     assert ended.command("replay", "--dead", "--since", "1h", "--dry-run").stderr == note
     assert note not in ended.command("replay", "--dead", "--dry-run").stderr
     assert note not in ended.command("replay", "--status", "processed", "--since", "1h", "--dry-run").stderr
