@@ -23,4 +23,7 @@ MUTANTS = [
     mutant("R30", "a header is read once",
            edit("src/bridge/forward/added_headers.c", "\t\tif (file_value_path(header->value) == NULL)\n", "\t\tif (header->name_length > 0)\n"),
            tests=["system/test_forward.py::test_headers_of_the_user_are_sent_and_their_files_are_read_again"]),
+    mutant("R30", "expired credentials make messages dead",
+           edit("src/bridge/forward/forward.c", "\tif (added_headers_have_files(&forward->headers))\n\t\tstatus_table_renews_credentials(&forward->options.statuses);\n", ""),
+           tests=["system/test_forward.py::test_refused_credentials_from_a_file_spend_no_attempt"]),
 ]

@@ -166,6 +166,17 @@ def test_snooze_spends_no_attempt(inboxd, service, forward, send, inbox):
     assert inbox.wait_status("x", "processed")["retry_count"] == 0
 
 
+def test_refused_credentials_from_a_file_spend_no_attempt(inboxd, service, forward, send, inbox, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("Bearer expired")
+    receiver = service(lambda request: response(200 if "renewed" in request.headers["authorization"] else 401))
+    forward(inboxd, receiver, "--header", f"Authorization: file:{token}")
+    send()
+    eventually(lambda: receiver.requests)
+    token.write_text("Bearer renewed")
+    assert inbox.wait_status("x", "processed")["retry_count"] == 0
+
+
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_retry_after_is_the_delay(inboxd, service, forward, send, inbox, form):
     later = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)

@@ -63,6 +63,23 @@ static void a_later_row_replaces_an_earlier_one(void **state)
 	assert_int_equal(status_table_find(&table, 404), BRIDGE_DEAD);
 }
 
+static void refused_credentials_that_can_be_renewed_spend_no_attempt(void **state)
+{
+	struct status_table table;
+	struct err err = ERR_INIT;
+
+	(void)state;
+	status_table_init(&table);
+	assert_int_equal(status_table_change(&table, "403=dead", &err), 0);
+	status_table_renews_credentials(&table);
+	assert_int_equal(status_table_find(&table, 401), BRIDGE_SNOOZE);
+	assert_int_equal(status_table_find(&table, 402), BRIDGE_DEAD);
+	assert_int_equal(status_table_find(&table, 403), BRIDGE_DEAD);
+	assert_int_equal(status_table_change(&table, "401=done", &err), 0);
+	status_table_renews_credentials(&table);
+	assert_int_equal(status_table_find(&table, 401), BRIDGE_DONE);
+}
+
 static void a_malformed_row_is_named(void **state)
 {
 	static const char *const rows[] = { "404", "404=", "404=maybe", "600=done", "099=done",
@@ -129,6 +146,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_status_has_a_verdict),
 		cmocka_unit_test(a_later_row_replaces_an_earlier_one),
+		cmocka_unit_test(refused_credentials_that_can_be_renewed_spend_no_attempt),
 		cmocka_unit_test(a_malformed_row_is_named),
 		cmocka_unit_test(a_header_is_encoded_as_cloudevents_asks),
 		cmocka_unit_test(a_value_cannot_end_its_header),

@@ -104,6 +104,15 @@ void added_headers_fini(struct added_headers *headers)
 	*headers = (struct added_headers){ .items = NULL };
 }
 
+bool added_headers_have_files(const struct added_headers *headers)
+{
+	for (size_t i = 0; i < headers->count; i++) {
+		if (file_value_path(headers->items[i].value) != NULL)
+			return true;
+	}
+	return false;
+}
+
 int added_headers_refresh(struct added_headers *headers, struct err *err)
 {
 	for (size_t i = 0; i < headers->count; i++) {

@@ -5,6 +5,7 @@
 #ifndef BRIDGE_FORWARD_ADDED_HEADERS_H
 #define BRIDGE_FORWARD_ADDED_HEADERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buf.h"
@@ -27,6 +28,8 @@ struct added_headers {
 int added_headers_init(
 	struct added_headers *headers, const char *const *texts, size_t count, struct err *err);
 void added_headers_fini(struct added_headers *headers);
+/* True when the value of a header is read from a file. */
+bool added_headers_have_files(const struct added_headers *headers);
 /* Reads the files again. If one cannot be read, its last value stays, and the log says so once. FAULT_MEMORY. */
 int added_headers_refresh(struct added_headers *headers, struct err *err);
 

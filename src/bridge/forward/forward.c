@@ -77,6 +77,8 @@ static int forward_open(
 			&forward->headers, options->headers, options->header_count, err);
 	if (r != 0)
 		return r;
+	if (added_headers_have_files(&forward->headers))
+		status_table_renews_credentials(&forward->options.statuses);
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
 		return err_set(err, FAULT_INTERNAL, "libcurl cannot be initialised");
 	forward->multi = curl_multi_init();

@@ -16,6 +16,7 @@ void status_table_init(struct status_table *table)
 	/* Too early or too many requests, a conflict with another one: the same message can succeed later. */
 	static const int later[] = { 408, 409, 425, 429 };
 
+	memset(table->changed, 0, sizeof(table->changed));
 	set(table, 0, STATUS_TABLE_END, BRIDGE_RETRY);
 	set(table, 200, CLASS, BRIDGE_DONE);
 	set(table, 400, CLASS, BRIDGE_DEAD);
@@ -61,9 +62,20 @@ int status_table_change(struct status_table *table, const char *rows, struct err
 				"done, retry, dead, snooze",
 				(int)length, at);
 		set(table, from, count, verdict);
+		memset(&table->changed[from], true, (size_t)count);
 		at += length;
 	}
 	return 0;
+}
+
+void status_table_renews_credentials(struct status_table *table)
+{
+	static const int refused[] = { 401, 403 };
+
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		if (!table->changed[refused[i]])
+			set(table, refused[i], 1, BRIDGE_SNOOZE);
+	}
 }
 
 enum bridge_status status_table_find(const struct status_table *table, long status)
