@@ -80,7 +80,7 @@ MUTANTS = [
            edit(RELAY, "\t\tsupervision_report_fault(relay->options.supervision, err);", "\t\t(void)err;"),
            tests=[OUTBOX + "test_a_sidecar_without_topics_publishes_to_no_other_cluster"]),
     mutant("O5", "a discarded head holds its key for ever",
-           edit(RELAY, "\t\tholds_release(&relay->holds, hashes[at], seqs[at]);", "\t\t(void)hashes[at];"),
+           edit("src/ingest/relay/held_heads.c", "\t\tholds_release(holds, hashes[at], seqs[at]);", "\t\t(void)hashes[at];"),
            tests=[OUTBOX + "test_the_key_goes_on_when_an_operator_discards_its_head"]),
     mutant("O6", "a poke wakes nobody",
            edit("src/dispatch/sessions/requests.c", "\tif (outbox != NULL)\n\t\twake_poke(outbox);", "\t(void)outbox;"),

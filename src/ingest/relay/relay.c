@@ -20,6 +20,7 @@
 #include "base/time/clock.h"
 #include "ingest/relay/cluster_binding.h"
 #include "ingest/relay/flight.h"
+#include "ingest/relay/held_heads.h"
 #include "ingest/relay/relay_gauges.h"
 #include "model/outbox/holes.h"
 #include "periodic/periodic.h"
@@ -37,7 +38,6 @@
 	60000 /* a pass although no hold is free: finds rows that are parked for no reason */
 #define GAUGES_MS       10000
 #define COUNT_CAP       10000
-#define HEADS_PAGE      10000
 #define PARKED_PAGE     2000
 #define SWEPT           INT64_MAX
 
@@ -135,42 +135,6 @@ static int64_t lowest_open(const struct relay *relay)
 
 /* --- The election ------------------------------------------------------------------------------ */
 
-static int load_head(struct relay *relay, const struct rows *rows, int row, struct err *err)
-{
-	const char *code = rows_text(rows, row, PLACE_CODE);
-	bool topic = code != NULL && strcmp(code, RELAY_CODE_TOPIC) == 0;
-	struct flight_place place = {
-		.topic = rows_text(rows, row, PLACE_TOPIC),
-		.aggregate = rows_text(rows, row, PLACE_AGGREGATE),
-		.type = rows_text(rows, row, PLACE_TYPE),
-		.key = rows_bytes(rows, row, PLACE_KEY),
-	};
-
-	if (!flight_find_place(&relay->flight, &place) || (!topic && place.key.data == NULL))
-		return 0;
-	if (holds_set(&relay->holds, topic ? place.topic_hash : place.key_hash,
-		    rows_int(rows, row, PLACE_SEQ), topic) < 0)
-		return err_memory(err);
-	return 0;
-}
-
-static int load_heads(struct relay *relay, struct err *err)
-{
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	struct relay_head last = { 0, 0 };
-	int r;
-
-	do {
-		r = relay_heads(relay->periodic.db, HEADS_PAGE, last, &rows, err);
-		for (int row = 0; r == 0 && row < rows_count(rows); row++) {
-			r = load_head(relay, rows, row, err);
-			last.due_us = rows_int(rows, row, PLACE_DUE_US);
-			last.seq = rows_int(rows, row, PLACE_SEQ);
-		}
-	} while (r == 0 && rows_count(rows) == HEADS_PAGE);
-	return r;
-}
-
 static void begin_pass(struct relay *relay)
 {
 	holds_begin_pass(&relay->holds);
@@ -189,7 +153,7 @@ static int take_over(struct relay *relay, const struct relay_election *election,
 	relay->tip = election->floor;
 	relay->floor = election->floor;
 	relay->sweep_after = INT64_MIN;
-	r = load_heads(relay, err);
+	r = held_heads_load(&relay->flight, relay->periodic.db, err);
 	if (r != 0)
 		return r;
 	begin_pass(relay);
@@ -443,33 +407,11 @@ static int look_at_due(struct relay *relay, struct err *err)
 	return r != 0 || rows_count(rows) == 0 ? r : fly(relay, rows, FLIGHT_DUE, err);
 }
 
-/* A head that is neither due nor parked any more was discarded by an operator. Looks at a page of the heads, and the
- * next time at those behind it. */
 static int look_at_heads(struct relay *relay, struct err *err)
 {
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int64_t seqs[HEADS_PAGE];
-	uint64_t hashes[HEADS_PAGE];
-	const struct hold *hold = NULL;
-	size_t count = 0;
-	int r;
-
 	if (relay->holds.count == 0 || !is_time(&relay->heads_ms, HEADS_MS))
 		return 0;
-	while (count < HEADS_PAGE &&
-		(hold = holds_next_waiting(&relay->holds, &relay->head_at)) != NULL) {
-		seqs[count] = hold->head;
-		hashes[count++] = hold->hash;
-	}
-	if (hold == NULL)
-		relay->head_at = 0;
-	r = relay_gone(relay->periodic.db, (struct relay_seqs){ seqs, count }, &rows, err);
-	for (int row = 0; r == 0 && row < rows_count(rows); row++) {
-		int64_t at = rows_int(rows, row, 0);
-
-		holds_release(&relay->holds, hashes[at], seqs[at]);
-	}
-	return r;
+	return held_heads_release_gone(&relay->holds, relay->periodic.db, &relay->head_at, err);
 }
 
 static void fill(struct relay *relay)
