@@ -5,6 +5,8 @@ from mutants.mutant import edit, mutant
 RELAY = "src/ingest/relay/relay.c"
 FLIGHT = "src/ingest/relay/flight.c"
 DECISIONS = "src/ingest/relay/decisions.c"
+STALLS = "src/ingest/relay/stalls.c"
+UNIT = "unit/test_stalls.c::"
 OUTBOX = "system/test_outbox.py::"
 FAULTS = "faults/test_outbox.py::"
 CLUSTER = "faults/test_kafka_cluster.py::"
@@ -73,8 +75,11 @@ MUTANTS = [
            edit(FLIGHT, "\tif (flight->stalls.count >= STALLS_MOST)\n\t\treturn false;", "\tif (flight != NULL)\n\t\treturn false;"),
            tests=[CLUSTER + "test_a_topic_without_answers_delays_no_other_event"]),
     mutant("O5", "a topic goes on beside its stall when its head is discarded",
-           edit(DECISIONS, "\tif (topic->stalled > 0)", "\tif (topic->stalled == SIZE_MAX)"),
+           edit(DECISIONS, "\tif (topic->stalled > 0 && topic->group != flight->group)", "\tif (topic->stalled == SIZE_MAX && flight != NULL)"),
            tests=[CLUSTER + "test_late_answers_are_recorded_and_nothing_is_sent_twice"]),
+    mutant("O5", "a topic is in its stall only after the next round",
+           edit(STALLS, "\tcount_open(added, false);\n", "\t(void)added;\n"),
+           tests=[UNIT + "nothing_of_a_topic_is_sent_as_soon_as_it_is_in_a_stall"]),
     mutant("R18", "a relay publishes to any cluster",
            edit("src/ingest/relay/cluster_binding.c", "\tbinding->done = r == 0;\n\treturn r;", "\tbinding->done = true;\n\treturn 0;"),
            edit(RELAY, "\t\tsupervision_report_fault(relay->options.supervision, err);", "\t\t(void)err;"),

@@ -159,10 +159,11 @@ static void wait_as_parked(
 		leave(event);
 }
 
-/* A topic with events in a stall is held also if an operator discards its head. */
+/* A topic with events in a stall is held also if an operator discards its head. The group whose events have just become
+ * a stall still decides which one is the head. */
 static struct hold hold_of_topic(const struct flight *flight, const struct relay_topic *topic)
 {
-	if (topic->stalled > 0)
+	if (topic->stalled > 0 && topic->group != flight->group)
 		return (struct hold){ .hash = topic->hash, .state = HOLD_WAITS, .topic = true };
 	return holds_get(flight->options.holds, topic->hash);
 }

@@ -34,11 +34,27 @@ void stalls_fini(struct stalls *stalls)
 	stalls->count = 0;
 }
 
+/* A topic is in one stall at most, because nothing else of it is sent meanwhile. */
+static void count_open(struct stall *stall, bool over)
+{
+	for (size_t i = 0; i < stall->count; i++) {
+		if (stall->events[i].sent)
+			stall->events[i].topic->stalled = 0;
+	}
+	for (size_t i = 0; i < stall->count && !over; i++) {
+		if (is_open(&stall->events[i]))
+			stall->events[i].topic->stalled++;
+	}
+}
+
 void stalls_add(struct stalls *stalls, const struct stall *stall)
 {
+	struct stall *added = &stalls->items[stalls->count++];
+
+	*added = *stall;
 	for (size_t i = 0; i < stall->count; i++)
 		stall->events[i].sent = is_open(&stall->events[i]);
-	stalls->items[stalls->count++] = *stall;
+	count_open(added, false);
 }
 
 static bool has_answers(struct producer *producer)
@@ -59,19 +75,6 @@ static bool is_over(struct stall *stall)
 
 	return (first && second) || has_ended(stall->producer) || has_ended(stall->single) ||
 	       clock_now_ms() >= stall->until_ms;
-}
-
-/* A topic is in one stall at most, because nothing else of it is sent meanwhile. */
-static void count_open(struct stall *stall, bool over)
-{
-	for (size_t i = 0; i < stall->count; i++) {
-		if (stall->events[i].sent)
-			stall->events[i].topic->stalled = 0;
-	}
-	for (size_t i = 0; i < stall->count && !over; i++) {
-		if (is_open(&stall->events[i]))
-			stall->events[i].topic->stalled++;
-	}
 }
 
 static int give_answered(
