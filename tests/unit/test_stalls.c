@@ -115,11 +115,32 @@ static void nothing_of_a_topic_is_sent_as_soon_as_it_is_in_a_stall(void **state)
 	assert_int_equal(event.result.outcome, RELAY_RETRY);
 }
 
+/* A parked head would be tried again by nobody, and its key would wait for ever. */
+static void heads_of_keys_that_get_no_answer_are_all_tried_again(void **state)
+{
+	struct world *world = *state;
+	struct flight_event first = head_of_key(world, 1);
+	struct flight_event second = head_of_key(world, 2);
+	struct flight_event third = { .seq = 3, .topic = &world->topic };
+	struct err err = ERR_INIT;
+
+	assert_int_equal(decisions_late_answer(&world->flight, &first, &err), 0);
+	assert_int_equal(first.result.outcome, RELAY_RETRY);
+	assert_int_equal(holds_get(&world->holds, TOPIC_HASH).head, 1);
+	assert_int_equal(decisions_late_answer(&world->flight, &second, &err), 0);
+	assert_int_equal(second.result.outcome, RELAY_RETRY);
+	assert_true(second.result.delay_ms > 0);
+	assert_int_equal(decisions_late_answer(&world->flight, &third, &err), 0);
+	assert_int_equal(third.result.outcome, RELAY_PARK);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			nothing_of_a_topic_is_sent_as_soon_as_it_is_in_a_stall, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			heads_of_keys_that_get_no_answer_are_all_tried_again, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,6 +123,7 @@ int decisions_refuse(struct flight *flight, struct flight_event *event, const ch
 /* --- Holds ------------------------------------------------------------------------------------- */
 
 static const struct relay_result parked = { .outcome = RELAY_PARK };
+static const struct relay_result later = { .outcome = RELAY_RETRY, .delay_ms = TOPIC_AGAIN_MS };
 
 /* An event of a page that has just been read. */
 static void wait_as_new(struct flight *flight, struct flight_event *event, const struct hold *hold)
@@ -143,8 +144,7 @@ static void wait_as_due(struct flight *flight, struct flight_event *event, const
 	if (is_head && (!hold->topic || flight->stalls.count < STALLS_TRIES))
 		event->alone |= hold->topic;
 	else if (hold->topic && hold->state == HOLD_WAITS)
-		decide(event, (struct relay_result){
-				      .outcome = RELAY_RETRY, .delay_ms = TOPIC_AGAIN_MS });
+		decide(event, later);
 	else if (!is_head && (hold->state != HOLD_WAITS || hold->head < event->seq))
 		decide(event, parked);
 }
@@ -190,7 +190,20 @@ void decisions_obey_holds(struct flight *flight, struct flight_event *event)
 
 /* --- Late answers ------------------------------------------------------------------------------ */
 
-/* The first event that is not confirmed becomes the head, and later ones are parked behind it. If all are confirmed, the
+/* The head of a held key must be tried again: nothing releases what waits behind it otherwise. */
+static void wait_behind_topic(struct flight *flight, struct flight_event *event)
+{
+	struct hold key = { .state = HOLD_NONE };
+
+	if (event->keyed)
+		key = holds_get(flight->options.holds, event->key_hash);
+	if (key.state == HOLD_WAITS && key.head == event->seq)
+		decide(event, later);
+	else
+		decide(event, parked);
+}
+
+/* The first event that is not confirmed becomes the head, and later ones wait behind it. If all are confirmed, the
  * hold is free when the last one is recorded. */
 int decisions_late_answer(struct flight *flight, struct flight_event *event, struct err *err)
 {
@@ -210,7 +223,7 @@ int decisions_late_answer(struct flight *flight, struct flight_event *event, str
 		return 0;
 	}
 	if (topic->group_full) {
-		decide(event, parked);
+		wait_behind_topic(flight, event);
 		return 0;
 	}
 	topic->group_full = true;
