@@ -72,7 +72,7 @@ MUTANTS = [
                 "\t\treturn decisions_refuse(flight, event, \"TOPIC\", event->topic->why, err);"),
            tests=[OUTBOX + "test_a_missing_topic_stops_only_its_events"]),
     mutant("O5", "others wait for a topic without answers",
-           edit(FLIGHT, "\tif (flight->stalls.count >= STALLS_MOST)\n\t\treturn false;", "\tif (flight != NULL)\n\t\treturn false;"),
+           edit(FLIGHT, "\tif (!stalls_have_room(&flight->stalls))\n\t\treturn false;", "\tif (flight != NULL)\n\t\treturn false;"),
            tests=[CLUSTER + "test_a_topic_without_answers_delays_no_other_event"]),
     mutant("O5", "a topic goes on beside its stall when its head is discarded",
            edit(DECISIONS, "\tif (topic->stalled > 0 && topic->group != flight->group)", "\tif (topic->stalled == SIZE_MAX && flight != NULL)"),

@@ -101,6 +101,13 @@ static void add_stall(struct world *world, const struct flight_event *event, int
 	stalls_add(&world->flight.stalls, &stall);
 }
 
+static int count_given(void *arg, const struct flight_event *event)
+{
+	assert_int_equal(event->answer.outcome, PRODUCE_OPEN);
+	(*(int *)arg)++;
+	return 0;
+}
+
 static void nothing_of_a_topic_is_sent_as_soon_as_it_is_in_a_stall(void **state)
 {
 	struct world *world = *state;
@@ -134,6 +141,26 @@ static void heads_of_keys_that_get_no_answer_are_all_tried_again(void **state)
 	assert_int_equal(third.result.outcome, RELAY_PARK);
 }
 
+static void a_stall_that_is_over_makes_room_before_its_events_are_recorded(void **state)
+{
+	struct world *world = *state;
+	const struct flight_event event = head_of_key(world, 1);
+	struct stalls *stalls = &world->flight.stalls;
+	int given = 0;
+
+	for (int i = 0; i < STALLS_MOST; i++) {
+		assert_true(stalls_have_room(stalls));
+		add_stall(world, &event, i == 0 ? 0 : 60000);
+	}
+	assert_false(stalls_have_room(stalls));
+	stalls_end_over(stalls);
+	assert_true(stalls_have_room(stalls));
+	assert_int_equal(world->topic.stalled, 1);
+	assert_int_equal(stalls_poll(stalls, count_given, &given), 0);
+	assert_int_equal(given, 1);
+	assert_int_equal(stalls->count, STALLS_MOST - 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -141,6 +168,9 @@ int main(void)
 			nothing_of_a_topic_is_sent_as_soon_as_it_is_in_a_stall, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			heads_of_keys_that_get_no_answer_are_all_tried_again, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_stall_that_is_over_makes_room_before_its_events_are_recorded, set_up,
+			tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -350,7 +350,7 @@ static const struct flight_event *find_open(const struct flight *flight)
  * again. */
 static bool can_stall(const struct flight *flight)
 {
-	if (flight->stalls.count >= STALLS_MOST)
+	if (!stalls_have_room(&flight->stalls))
 		return false;
 	for (size_t i = 0; i < flight->count; i++) {
 		const struct flight_event *event = &flight->events[i];
@@ -399,6 +399,7 @@ static int await_answers(struct flight *flight, struct err *err)
 		if (atomic_load(flight->options.stop) && clock_now_ms() + ANSWER_LAST_MS < until_ms)
 			until_ms = clock_now_ms() + ANSWER_LAST_MS;
 		r = renew(flight, err);
+		stalls_end_over(&flight->stalls);
 		open = count_open(flight);
 		if (open < before)
 			quiet_ms = clock_now_ms();

@@ -13,10 +13,17 @@ static bool is_open(const struct flight_event *event)
 	return event->sent && event->answer.outcome == PRODUCE_OPEN;
 }
 
-static void stall_fini(struct stall *stall)
+static void drop_producers(struct stall *stall)
 {
 	producer_free(stall->producer);
 	producer_free(stall->single);
+	stall->producer = NULL;
+	stall->single = NULL;
+}
+
+static void stall_fini(struct stall *stall)
+{
+	drop_producers(stall);
 	free(stall->events);
 }
 
@@ -47,6 +54,15 @@ static void count_open(struct stall *stall, bool over)
 	}
 }
 
+bool stalls_have_room(const struct stalls *stalls)
+{
+	size_t live = 0;
+
+	for (size_t i = 0; i < stalls->count; i++)
+		live += stalls->items[i].producer != NULL || stalls->items[i].single != NULL;
+	return live < STALLS_MOST && stalls->count < STALLS_ROOM;
+}
+
 void stalls_add(struct stalls *stalls, const struct stall *stall)
 {
 	struct stall *added = &stalls->items[stalls->count++];
@@ -75,6 +91,14 @@ static bool is_over(struct stall *stall)
 
 	return (first && second) || has_ended(stall->producer) || has_ended(stall->single) ||
 	       clock_now_ms() >= stall->until_ms;
+}
+
+void stalls_end_over(struct stalls *stalls)
+{
+	for (size_t i = 0; i < stalls->count; i++) {
+		if (is_over(&stalls->items[i]))
+			drop_producers(&stalls->items[i]);
+	}
 }
 
 static int give_answered(

@@ -14,8 +14,9 @@
 
 #include "ingest/kafka/producer.h"
 
-#define STALLS_MOST  16
-#define STALLS_TRIES 8 /* a head is tried again only if there are fewer stalls */
+#define STALLS_MOST  16 /* with producers */
+#define STALLS_ROOM  32 /* with those that are over, until their events are given */
+#define STALLS_TRIES 8  /* a head is tried again only if there are fewer stalls */
 
 struct flight_event;
 
@@ -28,14 +29,17 @@ struct stall {
 };
 
 struct stalls {
-	struct stall items[STALLS_MOST];
+	struct stall items[STALLS_ROOM];
 	size_t count;
 };
 
 /* Drops the producers; no answer arrives any more. */
 void stalls_fini(struct stalls *stalls);
+bool stalls_have_room(const struct stalls *stalls);
 /* Takes everything; of the events, those that are sent and have no answer. There must be room. */
 void stalls_add(struct stalls *stalls, const struct stall *stall);
+/* Reads the answers, without waiting, and drops the producers of the stalls that are over. This makes room. */
+void stalls_end_over(struct stalls *stalls);
 /* Reads the answers, without waiting. Gives the events of a topic to `give` in the order of seq, when all of them have an
  * answer, or when the time is over. A result other than 0 ends the call. */
 int stalls_poll(
