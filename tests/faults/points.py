@@ -52,3 +52,5 @@ AT_STOP = ["stop_begun", "before_give_back", "before_last_offset_commit", "befor
 # The connection is lost, or the answer to a COMMIT: {error: numbers of the hits}.
 ERRORS = {"error_before_commit": (1, 4, 9), "error_after_commit": (1, 4, 9), "error_after_store": (1, 2),
           "error_before_depart": (1, 4), "error_after_settle": (1, 2), "error_after_claim": (1, 2)}
+# Of the relay; see test_kafka_cluster.py.
+OUTBOX_ERRORS = ["error_no_broker_answers"]

@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
+from armed import Armed
 from brokers import Cluster
 from fleet import Fleet
 from support.inbox import INFINITY
@@ -188,6 +189,22 @@ def test_late_answers_are_recorded_and_nothing_is_sent_twice(cluster, make_inbox
     eventually(lambda: outbox.count() == 0 and sidecar.metric("inboxd_outbox_held_topics") == 0, 60)
     assert values(cluster.streams.read_what_is_there(topic)) == [str(value) for value in range(5)]
     assert sidecar.metric("inboxd_outbox_published_total") == 5
+
+
+@pytest.mark.timeout(300)
+def test_a_stall_begins_after_one_answer_of_a_broker(cluster, make_inboxd, inbox, name, unanswered):
+    """A second request would fail the flight if it went to a broker that is away."""
+    topic, silence = unanswered
+    outbox = Outbox(inbox)
+    armed = Armed(make_inboxd(outbox={"enabled": True}, kafka={"topics": None, "bootstrap.servers": cluster.bootstrap, **FAST}))
+    armed.arm("error_no_broker_answers error 2")
+    armed.sidecar.start()
+    outbox.emit(topic, "a", "0")
+    cluster.streams.read(topic, 1)
+    silence()
+    outbox.emit(topic, "a", "1")
+    eventually(lambda: armed.sidecar.metric("inboxd_outbox_held_topics") == 1)
+    assert armed.sidecar.metric("inboxd_outbox_failures_total") == 0
 
 
 @pytest.mark.timeout(300)

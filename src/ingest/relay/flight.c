@@ -376,15 +376,25 @@ static int64_t patience_ms(const struct flight *flight)
 	return STALL_HEAD_MS;
 }
 
+static int ask_brokers(struct flight *flight, const struct flight_event *open, struct err *err)
+{
+	int r = producer_look(flight->producer, open->topic->name, err);
+
+	if (FAULT_ERROR("error_no_broker_answers"))
+		r = err_set(err, FAULT_KAFKA, "no broker answered: fault point");
+	return r == FAULT_KAFKA ? r : 0;
+}
+
 static bool some_broker_answers(struct flight *flight)
 {
 	const struct flight_event *open = find_open(flight);
 	struct err err = ERR_INIT;
 
-	return open != NULL &&
-	       producer_look(flight->producer, open->topic->name, &err) != FAULT_KAFKA;
+	return open != NULL && ask_brokers(flight, open, &err) == 0;
 }
 
+/* FLIGHT_QUIET: some events have no answer, and a broker has just answered a metadata request. */
+enum { FLIGHT_QUIET = 2 };
 static int await_answers(struct flight *flight, struct err *err)
 {
 	int64_t until_ms = clock_now_ms() + ANSWER_MS;
@@ -406,7 +416,7 @@ static int await_answers(struct flight *flight, struct err *err)
 		if (r != 0 || clock_now_ms() - quiet_ms < patience || !can_stall(flight))
 			continue;
 		if (some_broker_answers(flight))
-			break;
+			return FLIGHT_QUIET;
 		quiet_ms = clock_now_ms();
 	}
 	return r;
@@ -553,8 +563,9 @@ static int fill_group(struct flight *flight, struct err *err)
 	return r == FLIGHT_FULL ? 0 : r;
 }
 
-/* An event without an answer says nothing about its topic when no broker answers at all, or when the time was short. */
-static int read_answers(struct flight *flight, struct err *err)
+/* An event without an answer says nothing about its topic when no broker answers at all, or when the time was short.
+ * `quiet` is true when a broker has just answered: another request could go to a broker that does not. */
+static int read_answers(struct flight *flight, bool quiet, struct err *err)
 {
 	const struct flight_event *open;
 	int r = end_transaction(flight, err);
@@ -564,9 +575,8 @@ static int read_answers(struct flight *flight, struct err *err)
 	open = find_open(flight);
 	if (r == 0 && open != NULL && atomic_load(flight->options.stop))
 		r = err_set(err, FAULT_KAFKA, "stopped before the brokers had answered");
-	if (r == 0 && open != NULL &&
-		producer_look(flight->producer, open->topic->name, err) == FAULT_KAFKA)
-		r = FAULT_KAFKA;
+	if (r == 0 && open != NULL && !quiet)
+		r = ask_brokers(flight, open, err);
 	for (size_t i = 0; r < 0 && i < flight->count; i++) {
 		if (flight->events[i].answer.outcome == PRODUCE_OPEN)
 			flight->events[i].answer.outcome = PRODUCE_DROPPED;
@@ -584,13 +594,15 @@ static int send_group(struct flight *flight, struct err *err)
 	size_t before = count_progress(flight);
 	struct err later = ERR_INIT;
 	char words[256];
+	bool quiet;
 	int r = fill_group(flight, err);
 
 	if (r == 0) {
 		FAULT_POINT("outbox_sent");
 		r = await_answers(flight, err);
 	}
-	if (r != 0) {
+	quiet = r == FLIGHT_QUIET;
+	if (r != 0 && !quiet) {
 		for (size_t i = 0; i < flight->count; i++)
 			flight->events[i].sent = false;
 		flight_drop_producers(flight);
@@ -598,7 +610,7 @@ static int send_group(struct flight *flight, struct err *err)
 	}
 	FAULT_POINT("outbox_answered");
 	(void)snprintf(words, sizeof(words), "%s", producer_last_words(flight->producer));
-	r = read_answers(flight, err);
+	r = read_answers(flight, quiet, err);
 	if (classify_all(flight, r == 0 ? err : &later) < 0 && r == 0)
 		r = err->fault;
 	if (r == 0 && count_progress(flight) == before)
