@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from support.inbox import INFINITY
 from support.outbox import Outbox, first_copies, values
+from support.process import free_port
 from support.wait import eventually, throughout
 
 ON = {"enabled": True}
@@ -334,6 +335,14 @@ def test_a_sidecar_without_topics_publishes_to_no_other_cluster(start, make_inbo
     other.start()
     assert values(streams.read(events, 1)) == ["1"]
     assert inbox.query("SELECT cluster_id, group_id FROM inbox.inbox_binding") == bound
+
+
+def test_without_events_kafka_may_be_away(make_inboxd, outbox, events):
+    sidecar = make_inboxd(kafka={"topics": None, "bootstrap.servers": f"127.0.0.1:{free_port()}"}, outbox=ON).start(ready=False)
+    eventually(lambda: log_has(sidecar, "outbox_elected"))
+    throughout(lambda: sidecar.metric("inboxd_outbox_failures_total") == 0, 3)
+    outbox.emit(events, "a", "1")
+    eventually(lambda: sidecar.metric("inboxd_outbox_failures_total") > 0)
 
 
 def test_a_sidecar_without_topics_takes_no_messages_of_others(start, start_inboxd, handler, streams, topic, inbox, outbox, events):

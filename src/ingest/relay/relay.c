@@ -310,7 +310,7 @@ static void note_flight(struct relay *relay)
 static int fly(struct relay *relay, const struct rows *rows, enum flight_kind kind, struct err *err)
 {
 	struct err later = ERR_INIT;
-	int sent = relay->binding.done ? 0 : bind_schema(relay, err);
+	int sent = relay->binding.done || rows_count(rows) == 0 ? 0 : bind_schema(relay, err);
 	int r;
 
 	if (sent != 0)
