@@ -53,6 +53,16 @@ def test_an_outage_of_postgresql_has_one_line_at_its_begin_and_one_at_its_end(bu
     assert ended(busy, "heartbeat_back", "heartbeat_failed")["failed"] > 3
 
 
+def test_an_outage_of_the_outbox_ends_also_without_an_event(start_inboxd, inbox):
+    sidecar = start_inboxd(log={"format": "json"}, outbox={"enabled": True})
+    eventually(lambda: sidecar.metric("inboxd_outbox_leader") == 1)
+    inbox.execute("ALTER TABLE inbox.outbox RENAME TO outbox_away")
+    eventually(lambda: lines(sidecar, "outbox_failed"))
+    inbox.execute("ALTER TABLE inbox.outbox_away RENAME TO outbox")
+    eventually(lambda: lines(sidecar, "outbox_back"), timeout=30)
+    assert ended(sidecar, "outbox_back", "outbox_failed")["failures"] >= 1
+
+
 def test_an_outage_of_kafka_has_one_line_at_its_begin_and_one_at_its_end(busy, kafka, streams, topic, inbox):
     inbox.wait_processed(COUNT, timeout=60)
     kafka.stop()

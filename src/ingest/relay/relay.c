@@ -153,6 +153,7 @@ static int take_over(struct relay *relay, const struct relay_election *election,
 	relay->tip = election->floor;
 	relay->floor = election->floor;
 	relay->sweep_after = INT64_MIN;
+	relay->due_ms = 0;
 	r = held_heads_load(&relay->flight, relay->periodic.db, err);
 	if (r != 0)
 		return r;
@@ -574,6 +575,12 @@ static bool page_was_full(const struct relay *relay)
 	       relay->flight.count >= (size_t)config_of(relay)->outbox.batch_messages / 2;
 }
 
+/* Since the election, so after each fault, too: nothing that could fail again is left. */
+static bool has_looked_everywhere(const struct relay *relay)
+{
+	return !relay->pass_is_first && relay->sweep_after == SWEPT;
+}
+
 static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 {
 	struct relay *relay = arg;
@@ -596,7 +603,7 @@ static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 	*pause_ms = next_period(relay) - (clock_now_ms() - began_ms);
 	if (*pause_ms < 0 || (relay->found && page_was_full(relay)))
 		*pause_ms = 0;
-	return relay->found ? 0 : PERIODIC_IDLE;
+	return relay->found || has_looked_everywhere(relay) ? 0 : PERIODIC_IDLE;
 }
 
 static void resign(struct relay *relay)
