@@ -208,6 +208,31 @@ def test_a_stall_begins_after_one_answer_of_a_broker(cluster, make_inboxd, inbox
 
 
 @pytest.mark.timeout(300)
+def test_some_silent_seconds_park_no_backlog(cluster, make_inboxd, inbox, name, unanswered):
+    """The events of the topic that no page has are left as they are. An event of another topic behind them waits for
+    some seconds."""
+    topic, silence = unanswered
+    other = f"{name}.other"
+    cluster.streams.create(other, 1, min_insync_replicas=1)
+    outbox = Outbox(inbox)
+    sidecar, = publishers(cluster, make_inboxd, name, 1, batch_messages=100)
+    for to in (topic, other):
+        outbox.emit(to, "a", "0")
+        cluster.streams.read(to, 1)
+    silence()
+    with outbox.transaction() as emit:
+        for number in range(1, 5000):
+            emit(topic, "a", str(number))
+        emit(other, "a", "1")
+    eventually(lambda: sidecar.metric("inboxd_outbox_held_topics") == 1)
+    throughout(lambda: inbox.value("SELECT count(available_at) FROM inbox.outbox") <= 200, 3)
+    assert values(cluster.streams.read(other, 2, timeout=20)) == ["0", "1"]
+    cluster.restore()
+    eventually(lambda: outbox.count() == 0, 90)
+    assert first_copies(cluster.streams.read_what_is_there(topic)) == {b"a": [str(value) for value in range(5000)]}
+
+
+@pytest.mark.timeout(300)
 def test_a_topic_without_answers_ends_no_election(cluster, make_inboxd, inbox, name, unanswered):
     """A transaction waits half a minute for its answers, as long as an election lasts without a renewal."""
     topic, silence = unanswered

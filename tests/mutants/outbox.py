@@ -35,10 +35,9 @@ MUTANTS = [
            edit(RELAY, "\tif (r != 0 || election.last_number >= relay->tip)\n\t\treturn r;", "\treturn r;"),
            tests=[OUTBOX + "test_a_sequence_that_was_set_back_hides_no_event"]),
     mutant("O3", "late events are read before new ones",
-           edit(RELAY, "\tr = relay_read(relay->periodic.db, &page, &rows, err);\n\tif (r != 0)\n\t\treturn r;\n\tFAULT_POINT(\"outbox_read\");\n",
-                ""),
-           edit(RELAY, "\t} while (r == RELAY_CUT);\n", "\t} while (r == RELAY_CUT);\n\tFAULT_POINT(\"outbox_read\");\n"
-                "\tif (r == 0)\n\t\tr = relay_read(relay->periodic.db, &page, &rows, err);\n"),
+           edit(RELAY, "\tr = relay_read(relay->periodic.db, &page, &rows, err);\n\tif (r != 0)\n\t\treturn r;\n\tFAULT_POINT(\"outbox_read\");\n"
+                "\tr = send_all_late(relay, err);\n",
+                "\tr = send_all_late(relay, err);\n\tFAULT_POINT(\"outbox_read\");\n\tif (r == 0)\n\t\tr = relay_read(relay->periodic.db, &page, &rows, err);\n"),
            tests=[FAULTS + "test_no_event_overtakes_a_late_one_of_its_key_between_two_reads"]),
     mutant("O4", "a relay that is not elected records its flight",
            edit("sql/queries/relay/relay_delete.sql", " AND EXISTS (SELECT FROM inbox.outbox_relay r WHERE r.instance = $2::int)",
@@ -86,6 +85,9 @@ MUTANTS = [
     mutant("O5", "an idle relay fails while Kafka is away",
            edit(RELAY, "relay->binding.done || rows_count(rows) == 0 ?", "relay->binding.done || rows == NULL ?"),
            tests=[OUTBOX + "test_without_events_kafka_may_be_away"]),
+    mutant("O5", "a backlog is parked in the first silent second",
+           edit(RELAY, "\tif (awaits_stalls(relay))", "\tif (awaits_stalls(relay) && relay == NULL)"),
+           tests=[CLUSTER + "test_some_silent_seconds_park_no_backlog"]),
     mutant("R18", "a relay publishes to any cluster",
            edit("src/ingest/relay/cluster_binding.c", "\tbinding->done = r == 0;\n\treturn r;", "\tbinding->done = true;\n\treturn 0;"),
            edit(RELAY, "\t\tsupervision_report_fault(relay->options.supervision, err);", "\t\t(void)err;"),

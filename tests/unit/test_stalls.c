@@ -92,6 +92,7 @@ static void add_stall(struct world *world, const struct flight_event *event, int
 	struct stall stall = {
 		.events = malloc(sizeof(*event)),
 		.count = 1,
+		.since_ms = clock_now_ms(),
 		.until_ms = clock_now_ms() + left_ms,
 	};
 
@@ -161,6 +162,19 @@ static void a_stall_that_is_over_makes_room_before_its_events_are_recorded(void 
 	assert_int_equal(stalls->count, STALLS_MOST - 1);
 }
 
+static void the_age_of_stalls_is_that_of_the_oldest(void **state)
+{
+	struct world *world = *state;
+	const struct flight_event event = head_of_key(world, 1);
+	struct stalls *stalls = &world->flight.stalls;
+
+	assert_true(stalls_age_ms(stalls) == INT64_MAX);
+	add_stall(world, &event, 60000);
+	stalls->items[0].since_ms -= 5000;
+	add_stall(world, &event, 60000);
+	assert_in_range(stalls_age_ms(stalls), 5000, 60000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -171,6 +185,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			a_stall_that_is_over_makes_room_before_its_events_are_recorded, set_up,
 			tear_down),
+		cmocka_unit_test_setup_teardown(
+			the_age_of_stalls_is_that_of_the_oldest, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -425,7 +425,12 @@ static int await_answers(struct flight *flight, struct err *err)
 /* The answers arrive in the events of the stall; the flight goes on with a copy. */
 static int begin_stall(struct flight *flight, struct err *err)
 {
-	struct stall stall = { .count = flight->count, .until_ms = clock_now_ms() + ANSWER_MS };
+	int64_t now_ms = clock_now_ms();
+	struct stall stall = {
+		.count = flight->count,
+		.since_ms = now_ms,
+		.until_ms = now_ms + ANSWER_MS,
+	};
 	struct flight_event *copy = malloc(flight->room * sizeof(*copy));
 
 	if (copy == NULL)
@@ -627,6 +632,17 @@ bool flight_is_complete(const struct flight *flight)
 			return false;
 	}
 	return true;
+}
+
+bool flight_was_stalled(const struct flight *flight)
+{
+	for (size_t i = 0; i < flight->count; i++) {
+		const struct relay_topic *topic = flight->events[i].topic;
+
+		if (topic == NULL || topic->stalled == 0)
+			return false;
+	}
+	return flight->count > 0;
 }
 
 static void collect_results(struct flight *flight)

@@ -116,6 +116,8 @@ int flight_run(
 	struct flight *flight, const struct rows *rows, enum flight_kind kind, struct err *err);
 /* True when something was decided about every fresh row of the page. */
 bool flight_is_complete(const struct flight *flight);
+/* True when all events of the page are of topics in stalls. */
+bool flight_was_stalled(const struct flight *flight);
 /* Instead of flight_run(): `results` has what became of the events in stalls whose topic has all answers now. */
 int flight_take_answers(struct flight *flight, struct err *err);
 /* The results are recorded: holds whose head is published or dead are free. */

@@ -36,6 +36,7 @@
 #define SWEEP_ROWS  10000
 #define PASS_MS                                                                                    \
 	60000 /* a pass although no hold is free: finds rows that are parked for no reason */
+#define BACKLOG_MS      5000 /* how long a stall may keep a backlog of its topics from being parked */
 #define GAUGES_MS       10000
 #define COUNT_CAP       10000
 #define PARKED_PAGE     2000
@@ -63,6 +64,7 @@ struct relay {
 	struct holes holes;
 	struct holds holds;
 	struct locked_rows locked;
+	bool backlog_stalled; /* the last new page was full, and all its topics were in stalls */
 	bool passing;
 	bool pass_is_first;  /* nothing new is read before its end */
 	bool pass_again;     /* a row was parked behind its position */
@@ -154,6 +156,7 @@ static int take_over(struct relay *relay, const struct relay_election *election,
 	relay->floor = election->floor;
 	relay->sweep_after = INT64_MIN;
 	relay->due_ms = 0;
+	relay->backlog_stalled = false;
 	r = held_heads_load(&relay->flight, relay->periodic.db, err);
 	if (r != 0)
 		return r;
@@ -329,6 +332,7 @@ static int look_at_stalled(struct relay *relay, struct err *err)
 
 	if (r != 0 || relay->flight.count == 0)
 		return r;
+	relay->backlog_stalled = false;
 	note_flight(relay);
 	return record(relay, err);
 }
@@ -462,6 +466,45 @@ static int find_holes(struct relay *relay, const struct rows *rows, struct err *
 	return 0;
 }
 
+static bool is_full(const struct relay *relay, size_t count)
+{
+	return count >= (size_t)config_of(relay)->outbox.batch_messages / 2;
+}
+
+static int send_all_late(struct relay *relay, struct err *err)
+{
+	int r;
+
+	do {
+		r = send_late(relay, err);
+	} while (r == RELAY_CUT);
+	return r;
+}
+
+/* Behind a page of topics in stalls there are more events of them, as a rule. To read these means to park each row, and
+ * to send it in a pass. Most stalls are over before that is worth it. */
+static bool awaits_stalls(const struct relay *relay)
+{
+	return relay->backlog_stalled && stalls_age_ms(&relay->flight.stalls) < BACKLOG_MS;
+}
+
+static int send_new(struct relay *relay, const struct rows *rows, struct err *err)
+{
+	int64_t last = rows_int(rows, rows_count(rows) - 1, RELAY_SEQ);
+	bool full = is_full(relay, (size_t)rows_count(rows));
+	int r = find_holes(relay, rows, err);
+
+	relay->found = true;
+	if (r != 0)
+		return r;
+	r = fly(relay, rows, FLIGHT_NEW, err);
+	if (r != 0)
+		return r;
+	relay->tip = last;
+	relay->backlog_stalled = full && flight_was_stalled(&relay->flight);
+	return 0;
+}
+
 /* New rows are read first, and late ones are sent first. The late rows that the first read could see are among those
  * that the second one sees. So no event overtakes one of its key that was committed before it and has a lower seq. With
  * the reads in the other order, an event could commit between them, and one behind it would be found first. */
@@ -471,23 +514,15 @@ static int look_at_new(struct relay *relay, struct err *err)
 	struct relay_page page = page_of(relay);
 	int r;
 
+	if (awaits_stalls(relay))
+		return send_all_late(relay, err);
 	page.after = relay->tip;
 	r = relay_read(relay->periodic.db, &page, &rows, err);
 	if (r != 0)
 		return r;
 	FAULT_POINT("outbox_read");
-	do {
-		r = send_late(relay, err);
-	} while (r == RELAY_CUT);
-	if (r != 0 || rows_count(rows) == 0)
-		return r;
-	relay->found = true;
-	r = find_holes(relay, rows, err);
-	if (r == 0)
-		r = fly(relay, rows, FLIGHT_NEW, err);
-	if (r == 0)
-		relay->tip = rows_int(rows, rows_count(rows) - 1, RELAY_SEQ);
-	return r;
+	r = send_all_late(relay, err);
+	return r != 0 || rows_count(rows) == 0 ? r : send_new(relay, rows, err);
 }
 
 /* After the election up to the floor, page by page; later only the lowest rows. */
@@ -569,12 +604,6 @@ static int64_t next_period(struct relay *relay)
 	return period_ms;
 }
 
-static bool page_was_full(const struct relay *relay)
-{
-	return relay->passing ||
-	       relay->flight.count >= (size_t)config_of(relay)->outbox.batch_messages / 2;
-}
-
 /* Since the election, so after each fault, too: nothing that could fail again is left. */
 static bool has_looked_everywhere(const struct relay *relay)
 {
@@ -601,7 +630,8 @@ static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 	if (r != 0)
 		return r;
 	*pause_ms = next_period(relay) - (clock_now_ms() - began_ms);
-	if (*pause_ms < 0 || (relay->found && page_was_full(relay)))
+	if (*pause_ms < 0 ||
+		(relay->found && (relay->passing || is_full(relay, relay->flight.count))))
 		*pause_ms = 0;
 	return relay->found || has_looked_everywhere(relay) ? 0 : PERIODIC_IDLE;
 }

@@ -54,6 +54,11 @@ static void count_open(struct stall *stall, bool over)
 	}
 }
 
+int64_t stalls_age_ms(const struct stalls *stalls)
+{
+	return stalls->count == 0 ? INT64_MAX : clock_now_ms() - stalls->items[0].since_ms;
+}
+
 bool stalls_have_room(const struct stalls *stalls)
 {
 	size_t live = 0;

@@ -25,16 +25,19 @@ struct stall {
 	struct producer *single;     /* NULL = none */
 	struct flight_event *events; /* `sent`: waits for its answer, or for those of its topic */
 	size_t count;
+	int64_t since_ms;
 	int64_t until_ms;
 };
 
 struct stalls {
-	struct stall items[STALLS_ROOM];
+	struct stall items[STALLS_ROOM]; /* the oldest first */
 	size_t count;
 };
 
 /* Drops the producers; no answer arrives any more. */
 void stalls_fini(struct stalls *stalls);
+/* How long the oldest one exists; INT64_MAX: there is none. */
+int64_t stalls_age_ms(const struct stalls *stalls);
 bool stalls_have_room(const struct stalls *stalls);
 /* Takes everything; of the events, those that are sent and have no answer. There must be room. */
 void stalls_add(struct stalls *stalls, const struct stall *stall);
