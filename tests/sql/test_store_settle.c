@@ -746,6 +746,34 @@ static void rows_that_their_handler_completed_are_only_read(void **state)
 	assert_statuses(rows, expected);
 }
 
+/* inbox.call_handler() writes the name of its handler with the completion. */
+static void completed_rows_with_the_name_of_their_handler_are_not_updated(void **state)
+{
+	static const char last_change[] =
+		"SELECT max(xmin::text::bigint) FROM inbox.inbox_messages";
+	struct world *world = *state;
+	struct settle_row rows[6];
+	int64_t before;
+
+	six_rows(world, rows);
+	run_sql(world, "UPDATE inbox.inbox_messages SET processed_at = now(), handler = 'billing'");
+	for (int i = 0; i < 6; i++) {
+		rows[i].expects_completed = true;
+		rows[i].outcome = SETTLE_WAITING;
+		rows[i].plain = false;
+		rows[i].handler = "billing";
+	}
+	before = ask(world, last_change);
+	OK(settle_run(world->db, world->me.id, rows, 6, &err));
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(rows[i].status, SETTLE_COMPLETED);
+	assert_int_equal(ask(world, last_change), before);
+	rows[3].handler = "shipping";
+	OK(settle_run(world->db, world->me.id, rows, 6, &err));
+	assert_int_equal(rows[3].status, SETTLE_COMPLETED);
+	assert_string_equal(handler_of(world, rows[3].seq), "shipping");
+}
+
 /* Rule R8. The rows of two handlers, which say that they have completed all of them. a1 has another claim now, a4 was
  * not completed, and the transaction of a5 is open. */
 static void what_handlers_say_they_have_completed_is_checked(void **state)
@@ -917,6 +945,7 @@ int main(void)
 		TEST(behind_a_lost_row_its_lane_is_not_settled),
 		TEST(behind_a_completed_row_its_lane_is_settled),
 		TEST(rows_that_their_handler_completed_are_only_read),
+		TEST(completed_rows_with_the_name_of_their_handler_are_not_updated),
 		TEST(what_handlers_say_they_have_completed_is_checked),
 		TEST(a_completed_row_that_is_locked_is_completed),
 		TEST(a_row_that_its_handler_did_not_complete_is_settled),

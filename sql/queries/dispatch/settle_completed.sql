@@ -1,8 +1,17 @@
--- Stores the handler in rows that inbox.complete() has completed. The number of updated rows shows whether all were
--- completed (rule R8). A HOT update while the page has room.
+-- Whether inbox.complete() has completed rows (rule R8). Those without the name of their handler get it: a HOT update while
+-- the page has room. inbox.call_handler() writes the name itself, and rows that have it are only read.
 -- Caller: store/claims/settle.c. Index: inbox_messages_seq_key; no index changes.
--- $1 own id, $2 seqs, $3 the delivery count all of them have, $4 the handler that had all of them. Fewer rows than
--- seqs: some are not completed under this claim. CASE: as in settle_done.
-UPDATE inbox.inbox_messages m SET handler = $4::text
-WHERE m.seq = ANY ($2::bigint[])
-  AND CASE WHEN m.claimed_by = $1::int AND m.delivery_count = $3::int AND m.processed_at IS NOT NULL THEN true END
+-- $1 own id, $2 seqs, $3 the delivery count all of them have, $4 the handler that had all of them. Back: how many are
+-- completed under our claim. Only the update waits for a lock. A row that is completed and then replayed at this moment
+-- counts; the update checks the claim again and leaves it. CASE: as in settle_done.
+WITH found AS MATERIALIZED (
+    SELECT m.seq, m.handler IS DISTINCT FROM $4::text AS nameless
+    FROM inbox.inbox_messages m
+    WHERE m.seq = ANY ($2::bigint[])
+      AND CASE WHEN m.claimed_by = $1::int AND m.delivery_count = $3::int AND m.processed_at IS NOT NULL THEN true END
+), named AS (
+    UPDATE inbox.inbox_messages m SET handler = $4::text
+    WHERE m.seq = ANY (ARRAY(SELECT f.seq FROM found f WHERE f.nameless))
+      AND CASE WHEN m.claimed_by = $1::int AND m.delivery_count = $3::int AND m.processed_at IS NOT NULL THEN true END
+)
+SELECT count(*) FROM found

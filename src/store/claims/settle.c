@@ -15,8 +15,8 @@
  * Rows that emit events have a statement of their own, which is only sent if there are some. A list with
  * events that PostgreSQL refuses is halved, too, until their row is alone.
  *
- * Rows that their handlers say they have completed come first: one update gives them the name of their
- * handler, and its number of rows tells that all are completed. Only if it does not are they read.
+ * Rows that their handlers say they have completed come first: one statement counts them, and gives those the name of
+ * their handler that lack it. Only if some are not completed are they read one by one.
  */
 #include "store/claims/settle.h"
 
@@ -31,7 +31,7 @@
 
 /* The results of one pipeline. */
 struct found {
-	struct rows *groups[GROUPS_MOST]; /* only the number of rows that were updated */
+	struct rows *groups[GROUPS_MOST]; /* only a number of rows, see number_of() */
 	struct rows *others;              /* seq and delivery count of the rows that were updated */
 	struct rows *emitting;            /* the same of those that emit events */
 };
@@ -254,6 +254,12 @@ static void mark_behind(const struct settling *s)
 	}
 }
 
+/* How many rows a fast statement has updated, or, if it selects their number, found. */
+static int64_t number_of(const struct rows *rows)
+{
+	return rows_count(rows) == 1 ? rows_int(rows, 0, 0) : rows_affected(rows);
+}
+
 /* If fewer rows were updated than sent, resolve() later finds out the status of each. */
 static void mark_groups(const struct settling *s, const struct found *found,
 	bool (*is_wanted)(const struct settle_row *), enum settle_status status)
@@ -269,7 +275,7 @@ static void mark_groups(const struct settling *s, const struct found *found,
 		const struct rows *rows =
 			is_wanted(row) && row->group < s->groups ? found->groups[row->group] : NULL;
 
-		if (rows != NULL && rows_affected(rows) == asked[row->group])
+		if (rows != NULL && number_of(rows) == asked[row->group])
 			row->status = status;
 	}
 }
@@ -323,8 +329,8 @@ static int begin(const struct settling *s, struct err *err)
 	return r != 0 ? r : db_queue(s->db, QUERY_SET_LOCK_TIMEOUT, NULL, NULL, err);
 }
 
-/* Names the handlers of rows that are completed. Rows stay open if one of their group is not completed, or if the
- * update fails: then they are read. */
+/* Checks rows that should be completed, and names their handlers. Rows stay open if one of their group is not
+ * completed, or if the statement fails: then they are read. */
 static int name_completed(const struct settling *s, struct err *err)
 {
 	CLEANUP(found_fini) struct found found = { .others = NULL };
