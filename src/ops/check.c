@@ -247,7 +247,7 @@ static int check_privileges(const struct config *config, struct buf *found, stru
 	int r = open_db(config, &db, err);
 
 	if (r == 0)
-		r = privileges_check(db, err);
+		r = privileges_check(db, config->requests.socket, err);
 	if (r == 0)
 		buf_add_str(found, "this user has all privileges that inboxd needs");
 	return r;

@@ -1,6 +1,7 @@
 """Leased requests on the socket (requests.socket): the methods, their errors, their limits, and what an outage answers."""
 
 import base64
+import json
 import threading
 import time
 
@@ -222,6 +223,26 @@ def test_a_user_that_is_not_allowed_cannot_connect(start):
     with Wire(sidecar.socket_path) as wire:
         wire.expect_error(-32000)
         wire.expect_end()
+
+
+def test_check_names_the_role_that_the_requests_need(start_inboxd, inbox, name):
+    sidecar = start_inboxd(ON)
+    assert sidecar.command("migrate", "--roles").returncode == 0
+    user = f"a_{name}"[:60]
+    inbox.execute(f'CREATE ROLE "{user}" LOGIN IN ROLE inboxd_sidecar')
+
+    def check(*options):
+        answer = json.loads(sidecar.command("check", "--json", "--set", f"postgres.user={user}", *options).stdout)
+        return next(check for check in answer["checks"] if check["name"] == "privileges")
+
+    try:
+        assert "EXECUTE ON FUNCTION inbox.request_begin(" in check()["text"]
+        assert check()["advice"].endswith("and GRANT inboxd_service to the user")
+        assert "has all privileges" in check("--set", "requests.socket=false")["text"]
+        inbox.execute(f'GRANT inboxd_service TO "{user}"')
+        assert "has all privileges" in check()["text"]
+    finally:
+        inbox.execute(f'DROP ROLE "{user}"')
 
 
 def test_without_the_right_the_reply_says_what_to_grant(start_inboxd, open_client):

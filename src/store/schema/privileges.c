@@ -14,6 +14,7 @@ static int report_missing(const struct rows *rows, struct err *err)
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
 	const char *user = rows_text(rows, 0, 2);
 	const char *sidecars = rows_text(rows, 0, 3);
+	const char *role = rows_text(rows, 0, 5);
 	int count = rows_count(rows);
 
 	for (int i = 0; i < count && i < NAMED; i++)
@@ -26,25 +27,28 @@ static int report_missing(const struct rows *rows, struct err *err)
 	if (rows_bool(rows, 0, 4))
 		return err_advise(err,
 			"as the owner of the schema run `inboxd migrate --roles`: it grants them "
-			"to the role inboxd_sidecar, which \"%s\" has",
-			user);
+			"to the role %s, which \"%s\" has",
+			role, user);
 	if (sidecars != NULL)
 		return err_advise(err,
 			"check must run as the user of `inboxd run`: set that user in "
-			"postgres.user (the role inboxd_sidecar is granted to %s), or, if \"%s\" "
-			"is that user, GRANT inboxd_sidecar to it",
-			sidecars, user);
+			"postgres.user (the role %s is granted to %s), or, if \"%s\" is that user, "
+			"GRANT %s to it",
+			role, sidecars, user, role);
 	return err_advise(err,
 		"check must run as the user of `inboxd run`: if \"%s\" is that user, run `inboxd "
-		"migrate --roles` as the owner of the schema, and GRANT inboxd_sidecar to the user",
-		user);
+		"migrate --roles` as the owner of the schema, and GRANT %s to the user",
+		user, role);
 }
 
-int privileges_check(struct db *db, struct err *err)
+int privileges_check(struct db *db, bool requests, struct err *err)
 {
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	struct rows *rows = NULL;
-	int r = db_run(db, QUERY_CHECK_PRIVILEGES, NULL, &rows, err);
+	int r;
 
+	params_bool(&params, requests);
+	r = db_run(db, QUERY_CHECK_PRIVILEGES, &params, &rows, err);
 	if (r == 0 && rows_count(rows) > 0)
 		r = report_missing(rows, err);
 	rows_free(rows);

@@ -7,7 +7,8 @@
 
 #include "store/pg/db.h"
 
-/* FAULT_CHECK: the text names the first missing privileges and the command that grants them. */
-int privileges_check(struct db *db, struct err *err);
+/* FAULT_CHECK: the text names the first missing privileges and the command that grants them. `requests`: also those that
+ * requests.socket needs. */
+int privileges_check(struct db *db, bool requests, struct err *err);
 
 #endif
