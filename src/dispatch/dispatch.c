@@ -23,6 +23,15 @@
 
 /* ------------------------------------------------------------------ rounds */
 
+/* Leased requests and the claimer take turns: with one idle worker, neither gets it all the time. */
+static void share_workers(struct dispatch *dispatch, int64_t now_ms)
+{
+	if (!dispatch->table.database.last_was_leased)
+		leased_run(&dispatch->sessions, now_ms);
+	claimer_run(&dispatch->table, now_ms);
+	leased_run(&dispatch->sessions, now_ms);
+}
+
 /* The rescue of a lost claim comes before all other jobs of the claimer. The settler runs a second time, for a worker
  * that was left to the claimer and not needed. */
 static void run_round(struct dispatch *dispatch, int64_t now_ms)
@@ -36,9 +45,7 @@ static void run_round(struct dispatch *dispatch, int64_t now_ms)
 	settler_run(table, now_ms);
 	claimer_run_rescue(table, now_ms);
 	handler_memory_run(&dispatch->groups, now_ms);
-	leased_run_first(&dispatch->sessions, now_ms);
-	claimer_run(table, now_ms);
-	leased_run(&dispatch->sessions, now_ms);
+	share_workers(dispatch, now_ms);
 	settler_run(table, now_ms);
 	sessions_send_outputs(&dispatch->sessions);
 }

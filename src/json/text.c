@@ -145,6 +145,22 @@ bool base64_decode(struct buf *out, struct bytes text)
 	return true;
 }
 
+bool base64_is_valid(struct bytes text)
+{
+	const char *digits = text.data;
+	size_t length = text.length;
+
+	if (length % 4 != 0)
+		return false;
+	for (int padding = 0; padding < 2 && length > 0 && digits[length - 1] == '='; padding++)
+		length--;
+	for (size_t i = 0; i < length; i++) {
+		if (digit_of(digits[i]) < 0)
+			return false;
+	}
+	return true;
+}
+
 static unsigned hex_value(char c)
 {
 	if (c <= '9')

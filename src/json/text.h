@@ -20,6 +20,8 @@ void base64_add(struct buf *out, struct bytes bytes);
 /* Appends the bytes of a base64 text: padded, without line breaks. False: it is not base64, and nothing was appended.
  */
 bool base64_decode(struct buf *out, struct bytes text);
+/* Whether base64_decode() would accept it. */
+bool base64_is_valid(struct bytes text);
 
 /* The text of a string or key token: borrowed from `raw` if it has no escapes, else decoded and appended to
  * `scratch`. JSON_BROKEN: it contains the escape of half a surrogate pair. FAULT_MEMORY. */

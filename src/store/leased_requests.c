@@ -49,10 +49,17 @@ int leased_requests_call(struct db *db, enum leased_method method, struct bytes 
 {
 	CLEANUP(params_fini) struct params values = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r;
+	int r = db_begin(db, err);
 
 	params_jsonb(&values, params);
-	r = db_run(db, queries[method], &values, &rows, err);
+	if (r == 0)
+		r = db_queue(db, QUERY_SET_LOCK_TIMEOUT, NULL, NULL, err);
+	if (r == 0)
+		r = db_queue(db, queries[method], &values, &rows, err);
+	if (r == 0)
+		r = db_commit(db, err);
+	if (r == DB_COMMIT_UNKNOWN)
+		return FAULT_DATABASE;
 	if (r != 0)
 		return outcome_of(db, r, err);
 	*result = strdup(rows_text(rows, 0, 0));

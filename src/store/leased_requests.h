@@ -1,7 +1,8 @@
 /*
  * Leased requests of clients that have no connection to the database: the functions of sql/functions/requests.sql, called
- * for a client of the socket. Each call is a transaction of its own. The parameters come as the JSON object that the client
- * sent, and the result is the JSON object that it gets. Blocking; one db, one thread: a worker's.
+ * for a client of the socket. Each call is a transaction of its own, which waits at most 100 ms for a lock, because
+ * workers are shared. The parameters come as the JSON object that the client sent, and the result is the JSON object that
+ * it gets. Blocking; one db, one thread: a worker's.
  */
 #ifndef STORE_LEASED_REQUESTS_H
 #define STORE_LEASED_REQUESTS_H

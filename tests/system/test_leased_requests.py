@@ -4,11 +4,13 @@ import base64
 import json
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
 from support.wait import eventually
 from support.wire import Refused, Wire
+from test_commands import run
 
 FUNCTIONS = ("request_begin(text, bytea, text, text, interval, interval, text)", "request_complete(text, int, bytea, jsonb)",
              "request_fail(text, text)", "request_extend(text, interval, text)", "result(text, text, text)")
@@ -170,6 +172,8 @@ def test_it_gets_no_delivery(client, produce, topic, inbox):
     ("request.complete", {"token": "x", "status": 200, "headers": []}, "params.headers must be an object"),
     ("request.extend", {}, "params.token is missing"),
     ("request.fail", {"token": {}}, "params.token must be a string"),
+    ("result.get", {"event_id": "A1"}, "params.source is missing"),
+    ("result.get", {"source": "orders", "event_id": None}, "params.event_id is missing"),
 ])
 def test_a_wrong_parameter_is_named(client, method, params, words):
     refused(client, method, -32602, words, **params)
@@ -186,6 +190,12 @@ def test_parameters_have_a_limit(client):
     refused(client, "request.complete", -32602, "the limit is 2097152", token=one["token"], status=200, body=coded(bytes(3 << 20)))
     refused(client, "request.complete", -32602, "headers", token=one["token"], status=200, headers={"x": "y" * 20000})
     refused(client, "request.complete", -32602, "headers has Set-Cookie", token=one["token"], status=200, headers={"Set-Cookie": "a=b"})
+
+
+def test_wrong_parameters_of_some_callers_do_not_end_the_connection_of_the_others(client):
+    for number in range(12):
+        refused(client, "request.begin", -32602, "params.lease_ms is missing", key=f"k{number}")
+    assert begin(client)["verdict"] == "started"
 
 
 def test_a_token_of_a_transaction_is_lost(client, inbox):
@@ -271,18 +281,37 @@ def send_begins(client, keys):
 
 
 @pytest.fixture
-def hold(inbox):
-    """hold() is another connection to the database; a lock on the table keeps each call of the functions waiting."""
-    return inbox.connect
+def held(inbox):
+    """held() -> a context in which each call of the functions that write waits in PostgreSQL, without a lock."""
+
+    @contextmanager
+    def hold():
+        inbox.execute("CREATE TABLE public.held ()")
+        inbox.execute("GRANT SELECT ON public.held TO public")
+        inbox.execute("CREATE FUNCTION public.wait_while_held() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+                      " WHILE EXISTS (SELECT FROM public.held) LOOP PERFORM pg_sleep(0.05); END LOOP; RETURN NULL; END $$")
+        inbox.execute("CREATE TRIGGER held BEFORE INSERT ON inbox.requests FOR EACH STATEMENT"
+                      " EXECUTE FUNCTION public.wait_while_held()")
+        inbox.execute("INSERT INTO public.held DEFAULT VALUES")
+        try:
+            yield
+        finally:
+            inbox.execute("DELETE FROM public.held")
+
+    return hold
+
+
+def waits(inbox):
+    """The backends whose call is held."""
+    return inbox.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
 
 
 def replies(client, count):
     return {line["id"]: line for line in (client.read_line() for _ in range(count))}
 
 
-def test_the_65th_open_request_is_refused_and_the_others_are_answered(client, hold):
-    with hold() as holder, holder.transaction():
-        holder.execute("LOCK inbox.requests IN ACCESS EXCLUSIVE MODE")
+def test_the_65th_open_request_is_refused_and_the_others_are_answered(client, held):
+    with held():
         send_begins(client, [f"k{number}" for number in range(65)])
         line = client.read_line()
         assert (line["id"], line["error"]["code"]) == ("r64", -32012)
@@ -292,9 +321,8 @@ def test_the_65th_open_request_is_refused_and_the_others_are_answered(client, ho
     assert begin(client, "next")["verdict"] == "started"
 
 
-def test_drain_waits_for_the_open_requests(client, hold):
-    with hold() as holder, holder.transaction():
-        holder.execute("LOCK inbox.requests IN ACCESS EXCLUSIVE MODE")
+def test_drain_waits_for_the_open_requests(client, held):
+    with held():
         send_begins(client, ["a"])
         client.send_line({"jsonrpc": "2.0", "id": "end", "method": "drain"})
         client.expect_silence(0.2)
@@ -338,6 +366,33 @@ def test_with_one_worker_requests_and_messages_take_turns(start, open_client, ha
         assert time.monotonic() < end, "the message was not claimed beside requests"
 
 
+def test_with_two_workers_requests_and_a_backlog_take_turns(start, open_client, handler, streams, topic, inbox):
+    """The replayed messages of a paused handler are parked, one claim after the other."""
+    sidecar = start(worker={"connections": 2, "claim_batch": 1})
+    client = open_client(sidecar)
+    handler(sidecar, name="other", subscribe=[{"topic": "other"}])
+    handler(sidecar, name="billing", subscribe=[{"topic": topic}])
+    streams.events(topic, [f"e{number}" for number in range(1500)])
+    inbox.wait_processed(1500)
+    run(sidecar, "pause", "--handler", "billing")
+    eventually(lambda: sidecar.status()["paused"])
+    inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL")
+    eventually(lambda: inbox.count("parked") > 0)
+    for number in range(20):
+        begin(client, f"k{number}")
+    assert inbox.count("parked") < 1400
+
+
+def test_a_call_does_not_wait_for_a_lock(client, inbox):
+    """It would keep a worker from claims and settles."""
+    with inbox.connect() as holder, holder.transaction():
+        holder.execute("LOCK inbox.requests IN ACCESS EXCLUSIVE MODE")
+        began = time.monotonic()
+        refused(client, "request.begin", -32013, "lock timeout", key="k", lease_ms=MINUTE)
+        assert time.monotonic() - began < 2
+    assert begin(client)["verdict"] == "started"
+
+
 def test_a_client_that_reads_nothing_disturbs_nobody(sidecar, client, open_client):
     one = begin(client, "large")
     client.request("request.complete", {"token": one["token"], "status": 200, "body": coded(bytes(1 << 20))})
@@ -350,12 +405,11 @@ def test_a_client_that_reads_nothing_disturbs_nobody(sidecar, client, open_clien
 
 # Disconnects, kills, outages
 
-def test_the_request_of_a_client_that_has_gone_is_dropped_or_executed_whole(sidecar, client, open_client, inbox, hold):
-    with hold() as holder, holder.transaction():
-        holder.execute("LOCK inbox.requests IN ACCESS EXCLUSIVE MODE")
+def test_the_request_of_a_client_that_has_gone_is_dropped_or_executed_whole(sidecar, client, open_client, inbox, held):
+    with held():
         gone = open_client(sidecar)
         send_begins(gone, [f"k{number}" for number in range(30)])
-        eventually(lambda: inbox.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") > 0)
+        eventually(lambda: waits(inbox) > 0)
         gone.close()
         time.sleep(0.3)
     assert begin(client, "after")["verdict"] == "started"
@@ -365,11 +419,36 @@ def test_the_request_of_a_client_that_has_gone_is_dropped_or_executed_whole(side
     assert sidecar.is_running()
 
 
-def test_a_killed_backend_is_an_error_with_a_next_step(sidecar, client, inbox, hold):
-    with hold() as holder, holder.transaction():
-        holder.execute("LOCK inbox.requests IN ACCESS EXCLUSIVE MODE")
+def test_requests_of_a_client_that_has_gone_take_no_memory(sidecar, open_client, held, inbox):
+    with held():
+        gone = open_client(sidecar)
+        for number in range(40):
+            gone.send_line({"jsonrpc": "2.0", "id": number, "method": "request.begin",
+                            "params": {"key": f"k{number}", "lease_ms": MINUTE, "x": "x" * 2_000_000}})
+        assert "that wait are too large" in gone.read_line()["error"]["message"]
+        gone.close()
+        client = open_client(sidecar)
+        client.send_line({"jsonrpc": "2.0", "id": "after", "method": "request.begin",
+                          "params": {"key": "after", "lease_ms": MINUTE, "x": "x" * 2_000_000}})
+        client.expect_silence(0.5)
+    assert client.read_line()["result"]["verdict"] == "started"
+
+
+def test_a_lost_lease_frees_the_requests_that_wait(sidecar, client, held, inbox):
+    """A leak would end the sidecar with an error."""
+    before = sidecar.status()["instance"]
+    with held():
+        send_begins(client, [f"k{number}" for number in range(20)])
+        eventually(lambda: waits(inbox) > 0)
+        inbox.execute(f"UPDATE inbox.inbox_instances SET fenced_at = now() WHERE id = {before}")
+        client.expect_end()
+    eventually(lambda: sidecar.status()["instance"] not in (0, before))
+
+
+def test_a_killed_backend_is_an_error_with_a_next_step(sidecar, client, inbox, held):
+    with held():
         send_begins(client, ["k"])
-        pid = eventually(lambda: inbox.value("SELECT min(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+        pid = eventually(lambda: inbox.value("SELECT min(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"))
         inbox.execute("SELECT pg_terminate_backend(%s)", [pid])
         assert "outcome is unknown" in client.expect_error(-32013, "r0")
     assert begin(client)["verdict"] == "started"
@@ -409,13 +488,12 @@ def test_a_killed_sidecar_loses_no_completion(start, open_client, inbox):
     assert begin(client)["status"] == 204
 
 
-def test_a_stop_answers_what_is_under_way(start, open_client, hold, inbox):
+def test_a_stop_answers_what_is_under_way(start, open_client, held, inbox):
     sidecar = start()
     client = open_client(sidecar)
-    with hold() as holder, holder.transaction():
-        holder.execute("LOCK inbox.requests IN ACCESS EXCLUSIVE MODE")
+    with held():
         send_begins(client, ["a"])
-        eventually(lambda: inbox.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") > 0)
+        eventually(lambda: waits(inbox) > 0)
         sidecar.signal(15)
         eventually(lambda: "event=dispatch_stopping" in sidecar.stderr)
         client.send_line({"jsonrpc": "2.0", "id": "late", "method": "request.begin", "params": {"key": "b", "lease_ms": MINUTE}})

@@ -610,6 +610,7 @@ static void base64_is_decoded_strictly(void **state)
 		buf_add_char(&out, '.');
 		assert_int_equal(
 			base64_decode(&out, bytes_of(rows[i].text)), rows[i].bytes != NULL);
+		assert_int_equal(base64_is_valid(bytes_of(rows[i].text)), rows[i].bytes != NULL);
 		assert_string_equal(buf_str(&out) + 1, rows[i].bytes == NULL ? "" : rows[i].bytes);
 		buf_fini(&out);
 	}

@@ -82,6 +82,8 @@ struct draft_params {
 	bool subscribe_given;
 	bool lease_given;
 	bool token_given;
+	bool source_given;
+	bool event_id_given;
 	struct bytes whole; /* all of them as they were written; borrowed from the line */
 };
 

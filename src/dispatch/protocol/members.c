@@ -207,9 +207,7 @@ static void set_lease(void *target, const struct json_rule *rule, const struct j
 
 static void check_base64(void *target, const struct json_rule *rule, const struct json_token *value)
 {
-	CLEANUP(buf_fini) struct buf bytes = BUF_INIT;
-
-	if (!base64_decode(&bytes, value->text))
+	if (!base64_is_valid(value->text))
 		problem(target, rule, "must be base64, padded and without line breaks");
 }
 
@@ -501,8 +499,8 @@ static const struct json_rule rules[] = {
 	{ PARAMS, "body", OF_LEASED, STRING, 0, check_base64 },
 	{ PARAMS, "reason", OF_LEASED, STRING },
 	{ PARAMS, "point", OF_LEASED, STRING },
-	{ PARAMS, "source", OF_LEASED, STRING },
-	{ PARAMS, "event_id", OF_LEASED, STRING },
+	{ PARAMS, "source", OF_LEASED, STRING, 0, set_presence, IN(draft, params.source_given) },
+	{ PARAMS, "event_id", OF_LEASED, STRING, 0, set_presence, IN(draft, params.event_id_given) },
 	{ PROTOCOLS, NULL, OF_HELLO, NUMBER, 0, set_protocol },
 	{ SUBSCRIBE, NULL, OF_HELLO, OBJECT, SUB, set_sub },
 	{ SUB, "topic", OF_HELLO, STRING, 0, set_topic, 0, 1, PROTOCOL_MAX_NAME },

@@ -123,7 +123,7 @@ struct line {
 	int64_t timeout_ms;        /* LINE_EXTEND */
 	int64_t max_in_flight;     /* LINE_WINDOW */
 	enum leased_method method; /* LINE_LEASED, as the next */
-	struct bytes params;       /* JSON text that jsonb accepts */
+	struct bytes params; /* JSON text that jsonb accepts; a part of the line that was parsed */
 	const struct verdict *verdicts; /* LINE_ANSWER: one, or one an entry of a batch answer */
 	size_t verdict_count;
 	bool batch_answer; /* the answer has "entries"; else one verdict answers all of a batch */

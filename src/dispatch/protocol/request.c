@@ -117,32 +117,50 @@ static void window(const struct draft *draft, struct line *line)
 			"params.max_in_flight is missing: say how many deliveries may be open");
 }
 
-/* Copies the parameters, which PostgreSQL reads (store/leased_requests.h). */
+/* The first parameter that the method needs and that is missing, and what it says. NULL: none. */
+static const char *leased_lacks(enum leased_method method, const struct draft_params *params)
+{
+	switch (method) {
+	case LEASED_BEGIN:
+		return params->lease_given
+			       ? NULL
+			       : "lease_ms is missing: say for how long no other copy may run";
+	case LEASED_RESULT:
+		if (!params->source_given)
+			return "source is missing: pass the source of the event";
+		return params->event_id_given ? NULL
+					      : "event_id is missing: pass the id of the event";
+	case LEASED_COMPLETE:
+	case LEASED_FAIL:
+	case LEASED_EXTEND:
+		break;
+	}
+	return params->token_given ? NULL : "token is missing: pass the token of request.begin";
+}
+
+/* PostgreSQL reads the parameters (store/leased_requests.h). */
 static void leased(const struct draft *draft, struct line *line)
 {
 	static const struct bytes none = { "{}", 2 };
 	const struct draft_params *params = &draft->params;
 	struct bytes whole = params->whole.data == NULL ? none : params->whole;
 	const char *why;
+	const char *lacks;
 
 	for (size_t i = 0; i < sizeof(leased_methods) / sizeof(leased_methods[0]); i++) {
 		if (strcmp(leased_methods[i], draft->method) == 0)
 			line->method = (enum leased_method)i;
 	}
-	if (line->method == LEASED_BEGIN && !params->lease_given)
-		reject(line, PROTOCOL_INVALID_PARAMS,
-			"params.lease_ms is missing: say for how long no other copy may run");
-	else if (line->method != LEASED_BEGIN && line->method != LEASED_RESULT &&
-		 !params->token_given)
-		reject(line, PROTOCOL_INVALID_PARAMS,
-			"params.token is missing: pass the token of request.begin");
+	lacks = leased_lacks(line->method, params);
+	if (lacks != NULL)
+		reject(line, PROTOCOL_INVALID_PARAMS, "params.%s", lacks);
 	else if (whole.length > PROTOCOL_MAX_PARAMS)
 		reject(line, PROTOCOL_INVALID_PARAMS,
 			"params has %zu bytes; the limit is %d, and that of a body 1048576",
 			whole.length, PROTOCOL_MAX_PARAMS);
 	else if ((why = json_refusal_of_any_length(whole)) != NULL)
 		reject(line, PROTOCOL_INVALID_PARAMS, "params cannot be stored: %s", why);
-	line->params = (struct bytes){ line_copy(draft->memory, whole), whole.length };
+	line->params = whole;
 }
 
 static const struct method {

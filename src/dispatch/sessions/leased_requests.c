@@ -26,17 +26,6 @@ static struct bytes bytes_in(const struct buf *buf)
 	return (struct bytes){ buf->data, buf->length };
 }
 
-static void request_free(struct leased_request *request)
-{
-	if (request->session != NULL) {
-		TAILQ_REMOVE(&request->session->leased, request, link);
-		request->session->leased_count--;
-	}
-	job_free(request->job);
-	buf_fini(&request->id);
-	free(request);
-}
-
 /* ------------------------------------------------------------------ lines */
 
 static struct leased_request *request_new(const struct line *line)
@@ -55,7 +44,7 @@ static struct leased_request *request_new(const struct line *line)
 		if (buf_ok(&request->id) && buf_ok(&request->job->leased.params))
 			return request;
 	}
-	request_free(request);
+	leased_free(request);
 	return NULL;
 }
 
@@ -119,20 +108,12 @@ static bool may_reply(const struct leased_request *request)
 	return request->session != NULL && !request->session->connection.closing;
 }
 
-static void stop_waiting(struct leased_requests *leased, struct leased_request *request)
-{
-	TAILQ_REMOVE(&leased->waiting, request, queue_link);
-	/* give() takes the job of a request that has left the queue; clang-tidy does not know that it has left. */
-	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
-	leased->waiting_bytes -= request->job->leased.params.length;
-}
-
 /* Ends a request, which is in no queue any more, after its reply. */
 static void finish(struct leased_request *request)
 {
 	struct session *session = request->session;
 
-	request_free(request);
+	leased_free(request);
 	if (session != NULL)
 		session_check_drained(session);
 }
@@ -140,7 +121,7 @@ static void finish(struct leased_request *request)
 static void refuse_waiting(
 	struct leased_requests *leased, struct leased_request *request, int code, const char *why)
 {
-	stop_waiting(leased, request);
+	leased_stop_waiting(leased, request);
 	if (may_reply(request))
 		session_reply_error(request->session, bytes_in(&request->id), code, why);
 	finish(request);
@@ -195,7 +176,7 @@ void leased_take(struct sessions *sessions, struct job *job)
 
 /* ------------------------------------------------------------------ jobs */
 
-/* The first request whose client reads its replies. Drops those whose client has gone. */
+/* The first request whose client reads its replies. Drops those whose connection is closing. */
 static struct leased_request *next_waiting(struct leased_requests *leased)
 {
 	struct leased_request *request;
@@ -204,8 +185,8 @@ static struct leased_request *next_waiting(struct leased_requests *leased)
 	for (request = TAILQ_FIRST(&leased->waiting); request != NULL; request = next) {
 		next = TAILQ_NEXT(request, queue_link);
 		if (!may_reply(request)) {
-			stop_waiting(leased, request);
-			request_free(request);
+			leased_stop_waiting(leased, request);
+			leased_free(request);
 		} else if (connection_unsent(&request->session->connection) < UNREAD_MAX_BYTES) {
 			return request;
 		}
@@ -226,7 +207,7 @@ static bool give(struct sessions *sessions)
 	request = next_waiting(leased);
 	if (request == NULL)
 		return false;
-	stop_waiting(leased, request);
+	leased_stop_waiting(leased, request);
 	job = request->job;
 	request->job = NULL;
 	TAILQ_INSERT_TAIL(&leased->under_way, request, queue_link);
@@ -235,22 +216,10 @@ static bool give(struct sessions *sessions)
 	return true;
 }
 
-void leased_run_first(struct sessions *sessions, int64_t now_ms)
-{
-	struct leased_requests *leased = &sessions->leased;
-
-	if (TAILQ_EMPTY(&leased->waiting) || jobs_are_on_hold(sessions->groups->table, now_ms))
-		return;
-	if (leased->under_way_count == 0 && !leased->had_turn)
-		leased->had_turn = give(sessions);
-}
-
 void leased_run(struct sessions *sessions, int64_t now_ms)
 {
-	struct leased_requests *leased = &sessions->leased;
-
-	leased->had_turn = leased->had_turn && !jobs_may_give(sessions->groups->table);
-	if (TAILQ_EMPTY(&leased->waiting) || jobs_are_on_hold(sessions->groups->table, now_ms))
+	if (TAILQ_EMPTY(&sessions->leased.waiting) ||
+		jobs_are_on_hold(sessions->groups->table, now_ms))
 		return;
 	while (give(sessions))
 		;
@@ -287,6 +256,6 @@ void leased_fini(struct leased_requests *leased)
 
 	while ((request = TAILQ_FIRST(&leased->under_way)) != NULL) {
 		TAILQ_REMOVE(&leased->under_way, request, queue_link);
-		request_free(request);
+		leased_free(request);
 	}
 }

@@ -222,6 +222,15 @@ static void on_poke(struct session *session, const struct line *line)
 	reply_empty(session, line->id);
 }
 
+/* A client with the role "requests" shares its connection among many callers: the wrong parameter of one of them does not
+ * end the requests of the others. */
+static bool ends_connection(struct session *session, const struct line *line)
+{
+	if (!session->for_requests || line->error_code != PROTOCOL_INVALID_PARAMS)
+		session->broken_lines++;
+	return session->broken_lines >= BROKEN_LINES_MAX || line->close;
+}
+
 static void on_broken(struct session *session, const struct line *line)
 {
 	const struct refusal refusal = {
@@ -236,7 +245,7 @@ static void on_broken(struct session *session, const struct line *line)
 	else
 		session_reply_error_with(
 			session, line->id, refusal.code, refusal.why, refusal.reason);
-	if (++session->broken_lines >= BROKEN_LINES_MAX || line->close) {
+	if (ends_connection(session, line)) {
 		log_warn("connection_closed", LOG_STR("session", session->connection.id),
 			LOG_STR("why", line->error_text),
 			LOG_INT("broken_lines", session->broken_lines),

@@ -91,21 +91,12 @@ void session_forget_input(struct session *session)
 	session->input_bytes = 0;
 }
 
-/* Its requests get no reply. Those that no worker has begun are dropped (leased_requests.c). */
-static void leave_requests(struct session *session)
-{
-	struct leased_request *request;
-
-	TAILQ_FOREACH (request, &session->leased, link)
-		request->session = NULL;
-}
-
 void session_close(struct session *session)
 {
 	struct sessions *sessions = session->sessions;
 
 	session_leave(session);
-	leave_requests(session);
+	leased_leave(session);
 	session_forget_input(session);
 	if (session->connection.has_output)
 		TAILQ_REMOVE(&sessions->outputs, &session->connection, output_link);

@@ -3,7 +3,7 @@
  *
  *	listener.c   accepts connections and splits their input into lines
  *	requests.c   executes the lines; hello.c checks the hello
- *	leased_requests.c  the requests of clients with the role "requests"
+ *	leased_requests.c  the requests of clients with the role "requests"; leased_queue.c keeps them
  *	sql_sessions.h  the sessions of SQL handlers, which have no socket
  *	session.c    replies, and the end of a connection
  *	socket.h     creates the socket, before dispatch exists
@@ -31,7 +31,7 @@ struct session {
 	TAILQ_ENTRY(session) link;
 	int64_t connected_ms;
 	int error;              /* errno of a failed read; 0 = none */
-	int broken_lines;       /* lines that the protocol refused */
+	int broken_lines;       /* lines that the protocol refused, see ends_connection() */
 	struct evbuffer *input; /* what was read and not executed */
 	size_t scanned;         /* bytes of `input` that are known to contain no LF */
 	size_t input_bytes;     /* its part of sessions->input_bytes */
@@ -62,7 +62,6 @@ struct leased_requests {
 	size_t waiting_bytes;                 /* of their parameters */
 	TAILQ_HEAD(, leased_request) under_way;
 	size_t under_way_count;
-	bool had_turn; /* a request came before the claimer, which has had no idle worker since */
 };
 
 struct sessions {
@@ -143,6 +142,15 @@ struct refusal {
 };
 void hello_refuse(struct session *session, const struct line *line, const struct refusal *refusal);
 
+/* --- leased_queue.c --- */
+
+/* Takes a request out of the queue of those that wait. */
+void leased_stop_waiting(struct leased_requests *leased, struct leased_request *request);
+/* Frees a request, which is in no queue any more. */
+void leased_free(struct leased_request *request);
+/* The session ends: its requests get no reply, and those that no worker has begun are dropped. */
+void leased_leave(struct session *session);
+
 /* --- leased_requests.c --- */
 
 void leased_init(struct leased_requests *leased);
@@ -150,9 +158,7 @@ void leased_init(struct leased_requests *leased);
 void leased_fini(struct leased_requests *leased);
 /* Takes a leased request of a client. */
 void leased_accept(struct session *session, const struct line *line);
-/* Gives waiting requests to idle workers: one before the claimer runs, if none is under way, and the others after it.
- * Each of both has a turn when only one worker is idle. */
-void leased_run_first(struct sessions *sessions, int64_t now_ms);
+/* Gives waiting requests to idle workers. */
 void leased_run(struct sessions *sessions, int64_t now_ms);
 /* Replies to the request of a job that has ended. Does not free the job. */
 void leased_take(struct sessions *sessions, struct job *job);

@@ -33,6 +33,8 @@ struct job *jobs_new(struct table *table, enum job_kind kind)
 void jobs_give(struct table *table, struct job *job)
 {
 	table->database.under_way[job->kind] = true;
+	if (job->kind != JOB_SETTLE && job->kind != JOB_RAISE && job->kind != JOB_HANDLERS)
+		table->database.last_was_leased = job->kind == JOB_LEASED;
 	if (job->kind != JOB_RESCUE && job->kind != JOB_HOLDS && job->kind != JOB_HANDLERS &&
 		job->kind != JOB_LEASED)
 		table->claimer.last_was_claim = job->kind == JOB_DUE || job->kind == JOB_LANES;

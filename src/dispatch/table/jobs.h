@@ -22,6 +22,7 @@ struct database_state {
 	unsigned in_time; /* claims that brought rows in time since the last change of it */
 	size_t rotation;  /* the stream that the next job lists first, for fairness */
 	bool under_way[JOB_KINDS]; /* a job of this kind runs; not for JOB_SETTLE and JOB_RAISE */
+	bool last_was_leased; /* of leased requests and the jobs of the claimer, which take turns */
 };
 
 /* A job with the instance id and a copy of the routing. NULL: no memory. */
