@@ -202,7 +202,7 @@ static void take_other(struct dispatch *dispatch, struct job *job)
 		if (job->kind == JOB_LEASED) {
 			leased_take(&dispatch->sessions, job);
 		} else if (job->kind == JOB_HANDLERS) {
-			if (job->result == 0)
+			if (job->handlers.known.pauses_read)
 				pausing_take(dispatch, &job->handlers.known.pauses);
 			handler_memory_take(&dispatch->groups, job);
 		} else {

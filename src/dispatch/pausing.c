@@ -1,5 +1,5 @@
 /*
- * Pauses of operators (rule R29). They come with each exchange of handlers (handler_memory.h), before the first message is
+ * Pauses of operators (rule R29). They are read with each exchange of handlers (handler_memory.h), before the first message is
  * routed or claimed. A paused topic or consumer is a set of streams: what is not delivered goes back to the table, new rows
  * are stored waiting, and claims leave the streams out. A paused handler is closed: its messages are parked, as those of
  * a handler that is away. Nothing of this spends an attempt, and what is in flight finishes.
@@ -49,17 +49,23 @@ static void show(struct dispatch *dispatch, const struct pauses *pauses)
 }
 
 /* As after a revocation, but the partition stays here: its lanes go on knowing what waits in the table. */
-static void return_paused(struct dispatch *dispatch)
+static void return_paused(struct dispatch *dispatch, const struct pauses *before)
 {
 	struct admission *admission = dispatch->context.options.admission;
 	size_t count = admission_count(admission);
+	bool any = false;
 
 	for (size_t i = 0; i < count; i++) {
-		if (!admission_get(admission, i).paused)
+		const struct admission_stream stream = admission_get(admission, i);
+
+		if (!stream.paused || pauses_find(before, PAUSE_TOPIC, stream.topic) != NULL ||
+			pauses_find(before, PAUSE_CONSUMER, stream.consumer) != NULL)
 			continue;
 		suspects_release(&dispatch->schedule, i);
-		entries_return_undelivered(&dispatch->order, i);
+		any = true;
 	}
+	if (any)
+		entries_return_paused(&dispatch->order);
 }
 
 /* A suspect that reserves a connection of a paused handler is not delivered either. */
@@ -80,12 +86,13 @@ void pausing_take(struct dispatch *dispatch, struct pauses *pauses)
 {
 	struct handler_groups *groups = &dispatch->groups;
 
-	if (pauses_equal(&groups->pauses, pauses) ||
+	if ((groups->pauses_known && pauses_equal(&groups->pauses, pauses)) ||
 		!admission_set_pauses(dispatch->context.options.admission, pauses))
 		return; /* without memory the next exchange tries again */
+	groups->pauses_known = true;
 	log_change(&groups->pauses, pauses);
 	show(dispatch, pauses);
-	return_paused(dispatch);
+	return_paused(dispatch, &groups->pauses);
 	handler_groups_set_pauses(groups, pauses);
 	release_suspects(dispatch);
 	claimer_sweep_soon(&dispatch->table);

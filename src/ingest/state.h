@@ -181,6 +181,8 @@ struct ingest {
 	struct observer observer;
 	unsigned holds;               /* enum hold; partitions/flow.c */
 	bool topics_stopped;          /* partitions of paused topics do not flow; flow.c */
+	bool pauses_known;            /* before that none flows; flow.c */
+	int64_t pauses_awaited_ms;    /* since when; -1 = it is logged */
 	int64_t commit_offsets_at_ms; /* partitions/commit_offsets.c */
 	struct fault_log_limit start_log_limit; /* of start_unknown and partitions_wait */
 };

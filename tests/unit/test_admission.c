@@ -322,6 +322,7 @@ static void a_paused_stream_stores_waiting_and_overflows_after_the_pause(void **
 
 	(void)state;
 	admission_assign(admission, index, false);
+	assert_false(admission_knows_pauses(admission));
 	assert_true(pauses_add(&pauses, PAUSE_TOPIC, "orders", true));
 	assert_true(admission_set_pauses(admission, &pauses));
 	assert_true(admission_get(admission, index).paused);
@@ -333,10 +334,27 @@ static void a_paused_stream_stores_waiting_and_overflows_after_the_pause(void **
 	assert_true(admission_stops_reading(admission));
 	assert_false(admission_reads(admission, "orders"));
 	assert_true(admission_reads(admission, "other"));
+	assert_true(admission_knows_pauses(admission));
 	assert_true(admission_set_pauses(admission, &none));
 	assert_true(admission_get(admission, index).overflow);
 	assert_false(admission_stops_reading(admission));
 	pauses_fini(&pauses);
+	admission_free(admission);
+}
+
+/* Without a handler nothing can end an overflow, so storing does not wait for that. */
+static void an_overflow_without_a_handler_does_not_drain(void **state)
+{
+	struct admission *admission = an_admission(ORDERING_KEY, 0, 100);
+	size_t index = index_of(admission, "orders", 0);
+
+	(void)state;
+	want(admission);
+	(void)place_one(admission, index, 1, "wanted");
+	assert_true(admission_is_draining(admission, index));
+	admission_set_routing(admission, NULL);
+	assert_true(admission_get(admission, index).overflow);
+	assert_false(admission_is_draining(admission, index));
 	admission_free(admission);
 }
 
@@ -624,6 +642,7 @@ int main(void)
 		cmocka_unit_test(without_budget_the_partition_overflows_from_that_message_on),
 		cmocka_unit_test(an_overflow_ends_when_the_table_was_claimed_empty_since),
 		cmocka_unit_test(a_paused_stream_stores_waiting_and_overflows_after_the_pause),
+		cmocka_unit_test(an_overflow_without_a_handler_does_not_drain),
 		cmocka_unit_test(the_budget_counts_bytes_also),
 		cmocka_unit_test(a_message_larger_than_the_budget_is_claimed_alone),
 		cmocka_unit_test(a_reservation_grants_what_is_left),

@@ -9,6 +9,7 @@
 #include <event2/event.h>
 #include <stdlib.h>
 
+#include "alloc_fail.h"
 #include "dispatch/groups/handler_groups.h"
 #include "dispatch/table/table.h"
 #include "report/meters.h"
@@ -129,6 +130,29 @@ static void a_full_handler_that_comes_back_stays_closed(void **state)
 	assert_true(gets_messages_with(world, 0));
 }
 
+/* What operators have paused is this handler now; NULL: nothing. */
+static void pause_only(struct world *world, const char *name)
+{
+	struct pauses pauses = { NULL, 0 };
+
+	assert_true(name == NULL || pauses_add(&pauses, PAUSE_HANDLER, name, false));
+	handler_groups_set_pauses(&world->groups, &pauses);
+}
+
+static void a_handler_is_resumed_by_the_next_tick_if_memory_was_lacking(void **state)
+{
+	struct world *world = *state;
+
+	pause_only(world, "slow");
+	assert_false(gets_messages_with(world, 0));
+	alloc_fail_at(1);
+	pause_only(world, NULL);
+	assert_true(alloc_fail_never());
+	assert_false(gets_messages_with(world, 0));
+	handler_groups_tick(&world->groups, 1);
+	assert_true(gets_messages_with(world, 0));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -137,6 +161,7 @@ int main(void)
 		TEST(a_handler_is_closed_at_its_share_until_it_holds_half),
 		TEST(a_single_handler_has_no_share),
 		TEST(a_full_handler_that_comes_back_stays_closed),
+		TEST(a_handler_is_resumed_by_the_next_tick_if_memory_was_lacking),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

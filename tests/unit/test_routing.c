@@ -441,6 +441,21 @@ static void a_consumer_is_attended_while_a_handler_of_it_is_connected(void **sta
 	assert_true(routing_attends(*state, "search"));
 }
 
+/* A closed handler gets no messages, so nothing is looked for in the table. Its topic stays served: it is connected. */
+static void a_closed_handler_attends_to_nothing_and_serves_its_topic(void **state)
+{
+	assert_subscribed(*state, "billing", "orders", NULL);
+	assert_int_equal(routing_close(*state, UNNAMED("billing"), true), 0);
+	assert_false(routing_attends(*state, ""));
+	assert_true(routing_serves(*state, "orders"));
+	assert_subscribed(*state, "audit", "other", NULL);
+	assert_true(routing_attends(*state, ""));
+	assert_int_equal(routing_leave(*state, UNNAMED("audit"), 5), 0);
+	assert_false(routing_attends(*state, ""));
+	assert_int_equal(routing_close(*state, UNNAMED("billing"), false), 0);
+	assert_true(routing_attends(*state, ""));
+}
+
 static void a_connecting_handler_replaces_an_away_one(void **state)
 {
 	const struct subscription sub = { "orders", "order.created" };
@@ -563,6 +578,7 @@ int main(void)
 		TEST(messages_of_an_away_handler_go_to_no_handler),
 		TEST(a_handler_that_left_keeps_its_messages_until_it_returns),
 		TEST(a_consumer_is_attended_while_a_handler_of_it_is_connected),
+		TEST(a_closed_handler_attends_to_nothing_and_serves_its_topic),
 		TEST(a_connecting_handler_replaces_an_away_one),
 		TEST(of_two_away_handlers_the_newer_hello_wins),
 		TEST(away_handlers_are_removed_to_make_room),

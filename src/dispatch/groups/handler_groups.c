@@ -412,15 +412,6 @@ static void leave_or_free(
 	group_free(groups, group);
 }
 
-void handler_groups_tick(struct handler_groups *groups, int64_t now_ms)
-{
-	struct handler_queue *queue;
-	struct handler_queue *next;
-
-	HASH_ITER (hh, groups->order->queues.by_name, queue, next)
-		leave_or_free(groups, queue->group, now_ms);
-}
-
 /* ------------------------------------------------------------------ pauses */
 
 static void update_paused(struct handler_groups *groups)
@@ -442,30 +433,56 @@ static void update_paused(struct handler_groups *groups)
 	(void)pthread_mutex_unlock(&groups->lock);
 }
 
-/* Without memory for the routing, claims go on, and what they bring is parked one by one. */
-static void pause_group(struct handler_groups *groups, struct handler_group *group, bool paused)
+/* Without memory for the routing, claims of a paused handler go on, and what they bring is parked one by one. One that is
+ * resumed stays paused until the next tick, which tries again. True: it has changed. */
+static bool pause_group(struct handler_groups *groups, struct handler_group *group)
 {
+	bool paused = pauses_find(&groups->pauses, PAUSE_HANDLER, group->name) != NULL;
+
 	if (paused == group->queue.paused)
-		return;
+		return false;
+	if (routing_close(groups->order->routing, handler_group_id(group), paused || group->full) !=
+			0 &&
+		!paused)
+		return false;
 	group->queue.paused = paused;
-	(void)routing_close(groups->order->routing, handler_group_id(group), paused || group->full);
-	if (!paused)
-		return;
-	requeue(groups->order, &group->queue.ready);
-	requeue(groups->order, &group->queue.suspects);
+	if (paused) {
+		requeue(groups->order, &group->queue.ready);
+		requeue(groups->order, &group->queue.suspects);
+	}
+	return true;
+}
+
+static bool pause_groups(struct handler_groups *groups)
+{
+	struct handler_queue *queue;
+	bool changed = false;
+
+	for (queue = groups->order->queues.by_name; queue != NULL; queue = queue->hh.next)
+		changed |= pause_group(groups, queue->group);
+	return changed;
 }
 
 void handler_groups_set_pauses(struct handler_groups *groups, struct pauses *pauses)
 {
-	struct handler_queue *queue;
-
 	pauses_fini(&groups->pauses);
 	groups->pauses = *pauses;
 	*pauses = (struct pauses){ NULL, 0 };
-	for (queue = groups->order->queues.by_name; queue != NULL; queue = queue->hh.next)
-		pause_group(groups, queue->group,
-			pauses_find(&groups->pauses, PAUSE_HANDLER, queue->id.name) != NULL);
+	(void)pause_groups(groups);
 	update_paused(groups);
 	if (groups->order->routing_complete)
+		handler_groups_publish(groups);
+}
+
+/* ------------------------------------------------------------------ time */
+
+void handler_groups_tick(struct handler_groups *groups, int64_t now_ms)
+{
+	struct handler_queue *queue;
+	struct handler_queue *next;
+
+	HASH_ITER (hh, groups->order->queues.by_name, queue, next)
+		leave_or_free(groups, queue->group, now_ms);
+	if (pause_groups(groups))
 		handler_groups_publish(groups);
 }

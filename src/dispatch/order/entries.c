@@ -559,15 +559,30 @@ void entries_end_retries(struct order *order, int64_t now_ms)
 		start(order, next);
 }
 
+static bool is_undelivered(const struct entry *entry)
+{
+	return entry->state == ENTRY_QUEUED || entry->state == ENTRY_READY;
+}
+
 void entries_return_undelivered(struct order *order, size_t stream)
 {
 	struct entry *entry;
 	struct entry *next;
 
 	HASH_ITER (hh, order->entries, entry, next) {
-		bool undelivered = entry->state == ENTRY_QUEUED || entry->state == ENTRY_READY;
+		if (is_undelivered(entry) && (stream == SIZE_MAX || entry->stream == stream))
+			entry_return(order, entry);
+	}
+}
 
-		if (undelivered && (stream == SIZE_MAX || entry->stream == stream))
+void entries_return_paused(struct order *order)
+{
+	struct admission *admission = order->context->options.admission;
+	struct entry *entry;
+	struct entry *next;
+
+	HASH_ITER (hh, order->entries, entry, next) {
+		if (is_undelivered(entry) && admission_get(admission, entry->stream).paused)
 			entry_return(order, entry);
 	}
 }

@@ -131,6 +131,8 @@ void entry_unreserve(struct entry *entry);
 void entries_end_retries(struct order *order, int64_t now_ms);
 /* Returns what is not delivered, of one stream or, with SIZE_MAX, of all. */
 void entries_return_undelivered(struct order *order, size_t stream);
+/* The same of all paused streams. */
+void entries_return_paused(struct order *order);
 /* The entry of this claim, or NULL. */
 struct entry *entry_find(const struct order *order, int64_t seq, int delivery_count);
 /* Computes the bounds that the next heartbeat sends. */

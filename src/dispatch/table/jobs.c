@@ -163,7 +163,7 @@ bool jobs_add_own(struct table *table, struct job *job, bool all)
 
 /* With `ordering: partition` the whole stream is one lane. Its next run is claimed when memory holds none of it. A
  * paused stream is not claimed.
- * Without a handler of the consumer a claim only parks what is due. That ends an overflow, and is of no other use. */
+ * Without an open handler of the consumer a claim only parks what is due. That ends an overflow, and is of no other use. */
 bool jobs_may_claim_of(
 	const struct table *table, const struct admission_stream *stream, size_t index)
 {

@@ -42,7 +42,7 @@ void jobs_add_stream(struct job *job, const struct admission_stream *stream, siz
 /* Adds the streams that are assigned to this instance; without `all` only those that may be claimed now, and then
  * there must be one. False: there is none, no partition was ever assigned, or no memory. */
 bool jobs_add_own(struct table *table, struct job *job, bool all);
-/* True when rows of the stream may be claimed: a handler of its consumer is connected, or the stream is in overflow. With
+/* True when rows of the stream may be claimed: an open handler of its consumer is connected, or the stream is in overflow. With
  * `ordering: partition` memory must hold no message of the stream. */
 bool jobs_may_claim_of(
 	const struct table *table, const struct admission_stream *stream, size_t index);

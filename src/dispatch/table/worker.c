@@ -137,8 +137,8 @@ static int run_lanes(struct db *db, struct job *job)
 }
 
 /* First a cheap check whether the stream has any waiting row. Then parked rows that only waited for a handler are
- * released, and the keys with parked rows are listed, so that lanes continue with them. Without a handler of the consumer
- * no row can go on. */
+ * released, and the keys with parked rows are listed, so that lanes continue with them. Without an open handler
+ * of the consumer no row can go on. */
 static int run_sweep(struct db *db, struct job *job)
 {
 	const struct parked_position position = {

@@ -59,6 +59,7 @@ static int room_for_placing(struct placing *placing, size_t count)
 	return 0;
 }
 
+/* An overflow that no claim can end, for want of a handler, is not waited for. */
 static bool find_overflow(const struct ingest *ingest, const struct batch *batch, size_t *index)
 {
 	size_t last = SIZE_MAX;
@@ -67,7 +68,7 @@ static bool find_overflow(const struct ingest *ingest, const struct batch *batch
 		if (batch->rows[i].stream == last)
 			continue;
 		last = batch->rows[i].stream;
-		if (admission_get(ingest->options.admission, last).overflow) {
+		if (admission_is_draining(ingest->options.admission, last)) {
 			*index = last;
 			return true;
 		}

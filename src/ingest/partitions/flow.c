@@ -5,10 +5,12 @@
  */
 #include "ingest/partitions/flow.h"
 
+#include "base/log.h"
 #include "base/time/clock.h"
 #include "ingest/partitions/steps.h"
 
-#define SEEK_RETRY_MS 100
+#define SEEK_RETRY_MS  100
+#define PAUSES_LATE_MS 10000
 
 bool flow_is_halted(const struct ingest *ingest)
 {
@@ -96,6 +98,26 @@ static void stop_paused_topics(struct ingest *ingest)
 	}
 }
 
+/* A topic could be paused with --ingest: nothing flows until dispatch has read the pauses once. It tries again until the
+ * database answers, without which nothing can be stored either. */
+static bool knows_pauses(struct ingest *ingest, int64_t now_ms)
+{
+	if (ingest->pauses_known)
+		return true;
+	ingest->pauses_known = admission_knows_pauses(ingest->options.admission);
+	if (ingest->pauses_known || ingest->pauses_awaited_ms < 0)
+		return ingest->pauses_known;
+	if (ingest->pauses_awaited_ms == 0)
+		ingest->pauses_awaited_ms = now_ms;
+	if (now_ms - ingest->pauses_awaited_ms < PAUSES_LATE_MS)
+		return false;
+	ingest->pauses_awaited_ms = -1;
+	log_warn("pauses_unknown",
+		LOG_STR("why", "the table inbox_pauses could not be read since the start"),
+		LOG_STR("next", "no topic is read until it is known which are paused"));
+	return false;
+}
+
 static bool is_read(const struct ingest *ingest, const struct partition *partition)
 {
 	return !ingest->topics_stopped ||
@@ -108,6 +130,8 @@ void flow_step(struct ingest *ingest)
 	struct partition_offset *items;
 	size_t count = 0;
 
+	if (!knows_pauses(ingest, now_ms))
+		return;
 	stop_paused_topics(ingest);
 	if (ingest->holds != 0)
 		return;

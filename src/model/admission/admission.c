@@ -64,6 +64,7 @@ struct admission {
 	int64_t placed; /* rows ever placed to wait */
 	struct routing *routing;
 	struct pauses pauses;
+	bool pauses_known;
 	bool stops_reading; /* of any topic */
 	/* lanes of which admission_place() has parked a message of this batch */
 	struct lane_set parked;
@@ -343,6 +344,7 @@ bool admission_set_pauses(struct admission *admission, const struct pauses *paus
 	lock(admission);
 	pauses_fini(&admission->pauses);
 	admission->pauses = copy;
+	admission->pauses_known = true;
 	admission->stops_reading = false;
 	for (size_t i = 0; i < copy.count; i++)
 		admission->stops_reading |= copy.items[i].ingest;
@@ -357,6 +359,16 @@ bool admission_set_pauses(struct admission *admission, const struct pauses *paus
 	(void)pthread_cond_broadcast(&admission->changed);
 	unlock(admission);
 	return true;
+}
+
+bool admission_knows_pauses(struct admission *admission)
+{
+	bool known;
+
+	lock(admission);
+	known = admission->pauses_known;
+	unlock(admission);
+	return known;
 }
 
 bool admission_stops_reading(struct admission *admission)
@@ -495,6 +507,19 @@ static bool may_drain(const struct admission *admission)
 {
 	return admission->claimed <= admission->limits.max_claimed / 2 &&
 	       admission->claimed_bytes <= admission->limits.max_claimed_bytes / 2;
+}
+
+bool admission_is_draining(struct admission *admission, size_t index)
+{
+	const struct entry *entry;
+	bool draining;
+
+	lock(admission);
+	entry = &admission->entries[index];
+	draining = entry->overflow && admission->routing != NULL &&
+		   routing_attends(admission->routing, entry->consumer);
+	unlock(admission);
+	return draining;
 }
 
 bool admission_wait_drained(struct admission *admission, size_t index, int64_t timeout_ms)

@@ -101,6 +101,8 @@ void admission_place(struct admission *admission, struct message *const *message
 /* Waits until there is room for `count` messages of `bytes` together, for timeout_ms at most. A short wait is much
  * cheaper than to store the messages waiting and claim them later. True: there is room. One thread at a time. */
 bool admission_wait(struct admission *admission, size_t count, size_t bytes, int64_t timeout_ms);
+/* True while the stream is in overflow and claims can end that: an open handler of its consumer is connected. */
+bool admission_is_draining(struct admission *admission, size_t index);
 /* Waits until the overflow of the stream has ended, at most timeout_ms, and only while the budget has room for
  * claims. Under a steady stream new rows always become due, so the overflow would not end without such a pause of
  * ingest. True: no overflow. */
@@ -129,13 +131,15 @@ void admission_drained(struct admission *admission, size_t index, uint64_t versi
 /* Dispatch: other topics, consumers or handlers are paused now. New rows of a paused stream are stored waiting. After the
  * end of a pause a stream is in overflow, if rows of it may wait. False: no memory, and nothing has changed. */
 bool admission_set_pauses(struct admission *admission, const struct pauses *pauses);
+/* True after the first call of admission_set_pauses(). */
+bool admission_knows_pauses(struct admission *admission);
 /* True when any topic is not to be read from Kafka; whether this one is to be read. */
 bool admission_stops_reading(struct admission *admission);
 bool admission_reads(struct admission *admission, const char *topic);
 
 /* Dispatch: the routing changed. Takes ownership of the copy. */
 void admission_set_routing(struct admission *admission, struct routing *routing);
-/* True when an open handler of this sidecar subscribes to messages of the topic. */
+/* True when a handler of this sidecar, open or closed, subscribes to messages of the topic. */
 bool admission_serves(struct admission *admission, const char *topic);
 
 /*

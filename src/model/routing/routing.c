@@ -283,8 +283,7 @@ bool routing_serves(const struct routing *routing, const char *topic)
 		for (size_t j = 0; j < handler->routes->count; j++) {
 			const char *wanted = handler->routes->routes[j].topic;
 
-			if (!handler->closed && !handler->away &&
-				(wanted == NULL || strcmp(wanted, topic) == 0))
+			if (!handler->away && (wanted == NULL || strcmp(wanted, topic) == 0))
 				return true;
 		}
 	}
@@ -322,7 +321,7 @@ bool routing_attends(const struct routing *routing, const char *consumer)
 	const struct routes_handler *handlers = routing->routes->handlers;
 
 	for (size_t i = 0; i < routing->routes->count && !handlers[i].away; i++) {
-		if (strcmp(handlers[i].routes->id.consumer, consumer) == 0)
+		if (!handlers[i].closed && strcmp(handlers[i].routes->id.consumer, consumer) == 0)
 			return true;
 	}
 	return false;

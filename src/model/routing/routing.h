@@ -78,12 +78,12 @@ const char *routing_find(const struct routing *routing, const struct routing_key
 /* True if the handler of the message is open and not away. */
 bool routing_wants(const struct routing *routing, const struct routing_key *key);
 
-/* True if an open handler of any consumer that is not away subscribes to messages of the topic, of any type. */
+/* True if a handler of any consumer that is not away, open or closed, subscribes to messages of the topic, of any type. */
 bool routing_serves(const struct routing *routing, const char *topic);
 
 /* True if a handler is not away. */
 bool routing_has_connected(const struct routing *routing);
-/* The same for the handlers of one consumer. */
+/* True if an open handler of the consumer is not away. */
 bool routing_attends(const struct routing *routing, const char *consumer);
 
 struct routed {

@@ -109,38 +109,39 @@ static int read_known(struct rows *rows, struct known *out, struct err *err)
 	size_t count = (size_t)rows_count(rows);
 	size_t subs = 0;
 
-	*out = (struct known){
-		.items = calloc(count + 1, sizeof(*out->items)),
-		.subs = calloc(count + 1, sizeof(*out->subs)),
-		.rows = rows,
-	};
-	if (out->items == NULL || out->subs == NULL) {
-		known_fini(out);
+	out->items = calloc(count + 1, sizeof(*out->items));
+	out->subs = calloc(count + 1, sizeof(*out->subs));
+	out->rows = rows;
+	if (out->items == NULL || out->subs == NULL)
 		return err_memory(err);
-	}
 	for (int i = 0; i < rows_count(rows); i++)
 		read_row(out, i, &subs);
 	return 0;
 }
 
-static int read_pauses(const struct rows *rows, struct pauses *out, struct err *err)
+static int read_pauses(struct db *db, struct known *out, struct err *err)
 {
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = db_run(db, QUERY_LIST_PAUSES, NULL, &rows, err);
+
+	if (r != 0)
+		return r;
 	for (int i = 0; i < rows_count(rows); i++) {
 		enum pause_kind kind = pause_kind_of(rows_text(rows, i, 0));
 
-		if (kind < PAUSE_KINDS &&
-			!pauses_add(out, kind, rows_text(rows, i, 1), rows_bool(rows, i, 2)))
+		if (kind < PAUSE_KINDS && !pauses_add(&out->pauses, kind, rows_text(rows, i, 1),
+						  rows_bool(rows, i, 2)))
 			return err_memory(err);
 	}
+	out->pauses_read = true;
 	return 0;
 }
 
-int known_exchange(
+static int exchange(
 	struct db *db, const struct known_request *request, struct known *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params own = PARAMS_INIT;
 	CLEANUP(params_fini) struct params question = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *pauses = NULL;
 	struct rows *rows = NULL;
 	int r = db_begin(db, err);
 
@@ -153,15 +154,21 @@ int known_exchange(
 	if (r == 0)
 		r = db_queue(db, QUERY_KNOWN_HANDLERS, &question, &rows, err);
 	if (r == 0)
-		r = db_queue(db, QUERY_LIST_PAUSES, NULL, &pauses, err);
-	if (r == 0)
 		r = db_commit(db, err);
 	if (r != 0) {
 		rows_free(rows);
 		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
 	}
-	r = read_known(rows, out, err);
-	if (r == 0)
-		r = read_pauses(pauses, &out->pauses, err);
-	return r;
+	return read_known(rows, out, err);
+}
+
+/* The pauses have a transaction of their own: whoever locks a handler does not keep a pause from its effect. */
+int known_exchange(
+	struct db *db, const struct known_request *request, struct known *out, struct err *err)
+{
+	int r;
+
+	*out = (struct known){ NULL };
+	r = read_pauses(db, out, err);
+	return r == 0 ? exchange(db, request, out, err) : r;
 }

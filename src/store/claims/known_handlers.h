@@ -39,11 +39,12 @@ struct known {
 	struct subscription *subs; /* the subscriptions that the items point to */
 	struct rows *rows;         /* owns the texts */
 	struct pauses pauses;      /* what operators have paused */
+	bool pauses_read;          /* `pauses` is set, also after a fault */
 };
 void known_fini(struct known *known);
 
-/* Records the handlers of this instance, and reads all handlers and all pauses. Handlers connected here have no
- * subscriptions in `out`. */
+/* Reads all pauses; then records the handlers of this instance, and reads all handlers. Handlers connected here have no
+ * subscriptions in `out`. A row of a handler that somebody has locked is a fault; the pauses are read before it. */
 int known_exchange(
 	struct db *db, const struct known_request *request, struct known *out, struct err *err);
 
