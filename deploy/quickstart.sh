@@ -13,11 +13,22 @@ copies=100
 broker=dev
 example=
 once=
+arguments=("$@") # for the line that says how to run this again
+steps=5
+step=0
+tick_seconds=10
+ticker=
 pids=()
 declare -A pid_of=() # by name
 
 say() {
 	printf '\n== %s\n' "$*" >&2
+}
+
+# step WHAT: begins the next step.
+step() {
+	step=$((step + 1))
+	say "$step of $steps: $1"
 }
 
 . "$root/tests/support/install.sh"
@@ -63,11 +74,68 @@ parse_arguments() {
 	esac
 }
 
-# Ends with an error message and the end of a log.
+# Ends with an error message and the end of a log, of which a copy stays.
 fail() {
+	local kept
 	say "$1"
-	[ -z "${2:-}" ] || tail -n 20 "$2" >&2
+	if [ -n "${2:-}" ]; then
+		tail -n 20 "$2" >&2
+		kept=$(mktemp -t inboxd-quickstart-XXXXXX.log) && cp "$2" "$kept" && say "the whole log is in $kept"
+	fi
 	exit 1
+}
+
+# tick STATE: says what goes on until a line comes on stdin: each second on a terminal, otherwise every ten seconds.
+tick() {
+	local began=$SECONDS next=$((SECONDS + tick_seconds))
+	while read -r -t 1; [ $? -gt 128 ]; do
+		if [ -t 2 ]; then
+			printf '\r   %s, %s s\033[K' "$($1)" $((SECONDS - began))
+		elif [ "$SECONDS" -ge "$next" ]; then
+			printf '   %s, %s s\n' "$($1)" $((SECONDS - began))
+			next=$((SECONDS + tick_seconds))
+		fi
+	done >&2
+}
+
+# A line ends it and not a signal, which a shell that has just been started can take for its parent's.
+stop_ticker() {
+	[ -n "$ticker" ] || return
+	echo >&"$ticking"
+	exec {ticking}>&-
+	wait "$ticker"
+	ticker=
+}
+
+# stage WHAT STATE COMMAND…: runs a command in this shell. Meanwhile the output of the command STATE says how far it is, and
+# at the end a line says how long it took.
+stage() {
+	local what=$1 began=$SECONDS code
+	exec {ticking}> >(tick "$2")
+	ticker=$!
+	shift 2
+	"$@"
+	code=$?
+	stop_ticker
+	[ ! -t 2 ] || printf '\r\033[K' >&2
+	[ $code -ne 0 ] || printf '   %s: done in %s s\n' "$what" $((SECONDS - began)) >&2
+	return $code
+}
+
+# The states of stages.
+installing() {
+	echo "installing, which can take minutes"
+}
+
+waiting_for_it() {
+	echo "waiting"
+}
+
+# Ninja writes lines such as [57/230].
+compiling() {
+	local last
+	last=$(tail -c 4096 "$dir/build.log" | sed -nE 's/^\[([0-9]+)\/([0-9]+)\].*/compiling: \1 of \2 files/p' | tail -n 1)
+	echo "${last:-configuring}"
 }
 
 python() {
@@ -97,6 +165,7 @@ end() {
 # In reverse order of the starts, because later processes use earlier ones.
 stop_all() {
 	local pid
+	stop_ticker
 	for pid in "${pids[@]}"; do
 		end "$pid"
 	done
@@ -114,14 +183,23 @@ wait_for() {
 	done
 }
 
-prepare() {
-	install_build && install_packages kcat && install_postgres || fail "installing failed"
+install_all() {
+	install_build && install_packages curl kcat && install_postgres || fail "installing failed"
 	if [ "$broker" = real ]; then
 		install_kafka || fail "fetching Apache Kafka failed"
 	fi
 	install_example || fail "installing failed"
-	say "building into build-release"
+}
+
+compile() {
 	build_release >"$dir/build.log" 2>&1 || fail "the build failed:" "$dir/build.log"
+}
+
+prepare() {
+	step "installing the packages that are missing"
+	stage "packages" installing install_all
+	step "building into build-release; the log is $dir/build.log"
+	stage "build" compiling compile
 }
 
 start_postgres() {
@@ -228,7 +306,7 @@ make_orders() {
 }
 
 produce() {
-	say "sending $orders orders and $copies copies"
+	step "sending $orders orders and $copies copies"
 	make_orders | kcat -q -P -b "$KAFKA_BOOTSTRAP" -t orders -K '|' -H type=order.created ||
 		fail "producing failed" "$dir/broker.log"
 }
@@ -261,7 +339,7 @@ check() {
 
 show() {
 	wrong=
-	say "result"
+	step "result"
 	check "records received from Kafka" "$(metric inboxd_messages_received_total)" $((orders + copies))
 	check "duplicates dropped" "$(metric inboxd_duplicates_total)" "$copies"
 	check "rows in inbox.inbox_messages" "$(sql 'SELECT count(*) FROM inbox.inbox_messages')" "$orders"
@@ -273,34 +351,44 @@ show() {
 		FROM inbox.messages ORDER BY seq DESC LIMIT 3" | cat
 }
 
-# What to try next.
+# try WHAT COMMAND: a line of the table of explain(). Commands use the variables of write_environment().
+try() {
+	tries=$((tries + 1))
+	printf '  %s  %-48s  %s\n' "$tries" "$1" "$2"
+}
+
+# What to try next, and what each shows.
 explain() {
-	local key='c-1|'
-	cat <<-END
+	try "what waits, and which handlers are connected" "inboxd status"
+	try "one message, and what happened to it" "inboxd show order-1"
+	try "its row, after the handler got it once more" \
+		"inboxd replay order-1 --yes --reason 'a try' && sleep 1 && psql -c \"SELECT event_id, status, result FROM inbox.messages WHERE event_id = 'order-1'\""
+	try "deliveries and their outcomes, as metrics" "curl -s \$QUICKSTART_METRICS | grep ^inboxd_deliveries_total"
+	try "a handler of your own instead of the example" \
+		"kill \$QUICKSTART_HANDLER; sleep 1; inboxd handlers forget totals; python3 $root/examples/minimal.py"
+}
 
-		inboxd, its handler, PostgreSQL and Kafka run until you press Ctrl-C. The tutorial (docs/tutorial.md) continues here.
+# How this run was started, without --once.
+again() {
+	local word
+	printf 'deploy/quickstart.sh'
+	for word in "${arguments[@]}"; do
+		[ "$word" = --once ] || printf ' %q' "$word"
+	done
+}
 
-		Open a second terminal and run this command there first:
-
-		  . $dir/environment
-
-		Send an order. If you send it again, inboxd drops the second copy:
-
-		  echo '$key{"event_id":"mine-1","customer":"c-1","cents":5}' | kcat -P -b \$KAFKA_BOOTSTRAP -t orders -K '|' -H type=order.created
-
-		Look at the newest messages:
-
-		  psql -c 'SELECT event_id, status, result FROM inbox.messages ORDER BY seq DESC LIMIT 5'
-
-		The commands of inboxd, such as inboxd status, list and show, work as in README.md.
-
-		The example handler has subscribed to the orders. While it is away, they wait for it for ten minutes. To give them to a
-		handler of your own, such as examples/minimal.py, stop the example handler and forget it:
-
-		  kill $handler
-		  inboxd handlers forget totals
-		  python3 $root/examples/minimal.py
-	END
+# The table of what to try next is the end of the output.
+next_steps() {
+	local tries=0
+	if [ -n "$once" ]; then
+		printf '\nEverything that was started ends now, because of --once. To keep it running, and for the commands below:\n\n'
+		printf '  %s\n\nFive things to try then, in a second terminal, after the command that is printed there:\n\n' "$(again)"
+	else
+		printf '\nFive things to try next. Open a second terminal and run this command there first:\n\n'
+		printf '  . %s/environment\n\n' "$dir"
+	fi
+	printf '     %-48s  %s\n' "what it shows" "command"
+	explain
 }
 
 # What another terminal needs for psql, kcat, the commands of inboxd and a handler.
@@ -309,6 +397,7 @@ write_environment() {
 		export PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=$PGUSER PGDATABASE=$PGDATABASE
 		export KAFKA_BOOTSTRAP=$KAFKA_BOOTSTRAP
 		export INBOXD_CONFIG=$configuration INBOXD_SOCKET_PATH=$dir/inbox.sock
+		export QUICKSTART=$dir QUICKSTART_HANDLER=${handler:-} QUICKSTART_METRICS=http://127.0.0.1:$http_port/metrics
 		export PATH=$root/build-release/src:\$PATH
 	END
 }
@@ -316,13 +405,14 @@ write_environment() {
 # Blocks until Ctrl-C or SIGTERM, and as long as inboxd runs: the example handler may be killed.
 stay() {
 	write_environment
-	explain
-	printf '\nLogs are in %s. Metrics are at http://127.0.0.1:%s/metrics.\n' "$dir" "$http_port"
+	printf '\ninboxd, %s, PostgreSQL and Kafka run until you press Ctrl-C. Logs are in %s.\n' "$handlers" "$dir"
+	[ -n "$example" ] || echo "The tutorial (docs/tutorial.md) continues here."
 	[ "$broker" = real ] || cat <<-END
 
 		The embedded broker supports one inboxd process, without restarts. To restart inboxd or to run two of
 		them, start this script with --kafka real.
 	END
+	next_steps
 	wait "${pid_of[$sidecar]}"
 	fail "$sidecar has ended, and so does all the rest; its log:" "$dir/$sidecar.log"
 }
@@ -336,16 +426,17 @@ main() {
 	trap stop_all EXIT
 	trap 'exit 0' INT TERM
 	prepare
-	say "starting PostgreSQL, a Kafka broker, inboxd and $handlers"
-	start_postgres
-	start_broker
-	start_inboxd
-	start_handlers
+	step "starting PostgreSQL, a Kafka broker, inboxd and $handlers"
+	stage "PostgreSQL" waiting_for_it start_postgres
+	stage "Kafka broker" waiting_for_it start_broker
+	stage "inboxd" waiting_for_it start_inboxd
+	stage "handlers" waiting_for_it start_handlers
 	produce
-	wait_for "$sidecar" 60 all_processed
+	stage "all messages are processed" waiting_for_it wait_for "$sidecar" 60 all_processed
 	wait_for "$sidecar" 10 counted
 	show
 	[ -n "$once" ] || stay
+	next_steps
 	[ -z "$wrong" ]
 }
 

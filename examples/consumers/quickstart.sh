@@ -30,7 +30,7 @@ send() {
 }
 
 produce() {
-	say "sending $orders orders, $copies copies and $shipped shipments"
+	step "sending $orders orders, $copies copies and $shipped shipments"
 	send created 1
 	send created $((orders / copies))
 	send shipped $((orders / shipped))
@@ -66,7 +66,7 @@ inboxd() {
 
 show() {
 	wrong=
-	say "result"
+	step "result"
 	check "records received from Kafka" "$(metric inboxd_messages_received_total)" $((orders + copies + shipped))
 	check "rows in inbox.inbox_messages" "$(sql 'SELECT count(*) FROM inbox.inbox_messages')" "$rows"
 	check "billing: messages processed" "$(processed billing)" "$orders"
@@ -85,28 +85,11 @@ show() {
 }
 
 explain() {
-	cat <<-END
-
-		inboxd, the handlers, PostgreSQL and Kafka run until you press Ctrl-C.
-
-		Open a second terminal and run this command there first:
-
-		  . $dir/environment
-
-		Look at the messages that wait for the consumer mail, and at the row of each consumer of one message:
-
-		  inboxd list --consumer mail --status waiting
-		  inboxd show $refused
-
-		Give the refused mail up, so that the later ones of the customer are sent:
-
-		  inboxd skip c-13 --topic orders --consumer mail --reason 'the address does not exist'
-		  inboxd list --consumer mail --dead
-
-		Let the mail server accept it, and send it after all. No other consumer gets the message again:
-
-		  echo >$dir/refused
-		  inboxd replay $refused --consumer mail --reason 'the address is correct now'
-		  inboxd show $refused
-	END
+	try "what waits for each consumer" "inboxd status"
+	try "one message, with a row for each consumer" "inboxd show $refused"
+	try "the later mails, after the refused one is given up" \
+		"inboxd skip c-13 --topic orders --consumer mail --yes --reason 'the address does not exist'; sleep 1; inboxd list --consumer mail --dead"
+	try "the mail after all; no other consumer gets it again" \
+		"echo >\$QUICKSTART/refused; inboxd replay $refused --consumer mail --yes --reason 'the address is correct now'; sleep 1; inboxd show $refused"
+	try "the deliveries of each consumer, as metrics" "curl -s \$QUICKSTART_METRICS | grep ^inboxd_deliveries_total"
 }

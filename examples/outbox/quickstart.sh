@@ -58,7 +58,7 @@ start_handlers() {
 
 produce() {
 	local name
-	say "placing $orders orders; meanwhile each process is killed with SIGKILL and started again"
+	step "placing $orders orders; meanwhile each process is killed with SIGKILL and started again"
 	start place_orders program shop place_orders.py "$orders"
 	for name in shop ship shipping mark_shipped; do
 		sleep 0.8
@@ -97,7 +97,7 @@ records() {
 
 show() {
 	wrong=
-	say "result"
+	step "result"
 	check "shop: orders" "$(in_shop 'SELECT count(*) FROM orders')" "$orders"
 	check "shop: events order.placed, published" \
 		"$(in_shop "SELECT count(*) FROM inbox.events WHERE status = 'published'")" "$orders"
@@ -117,37 +117,12 @@ show() {
 }
 
 explain() {
-	cat <<-END
-
-		Both services, each with its inboxd, PostgreSQL and Kafka run until you press Ctrl-C. Every process of the services may be
-		killed: it is started again. Its process id is in a file, for example $dir/shipping.pid.
-
-		Open a second terminal and run this command there first:
-
-		  . $dir/environment
-
-		Place an order by hand, and see its shipment. With ROLLBACK instead of COMMIT there is neither an order nor an event:
-
-		  psql -d shop <<'SQL'
-		  BEGIN;
-		  INSERT INTO orders (customer, cents) VALUES ('me', 5) RETURNING id \gset
-		  SELECT inbox.emit('shop.orders', :'id', 'order.placed', jsonb_build_object('order', :id, 'customer', 'me'));
-		  COMMIT;
-		  SQL
-		  psql -d shipping -c "SELECT * FROM shipments WHERE customer = 'me'"
-
-		Look at the events of the shop, and publish all of them again. Nothing is shipped again, because the copies have the same
-		ids:
-
-		  inboxd outbox status
-		  inboxd outbox list --limit 5
-		  inboxd outbox replay --status published --topic shop.orders --reason 'a try'
-		  psql -d shipping -c 'SELECT count(*), count(DISTINCT order_id) FROM shipments'
-
-		Emit an event for a topic that does not exist. It waits, and nothing else does. Then create the topic:
-
-		  psql -d shop -c "SELECT inbox.emit('returns', '7', 'order.returned', '{\"order\": 7}')"
-		  inboxd outbox list --status waiting
-		  kcat -q -L -b \$KAFKA_BOOTSTRAP -t returns
-	END
+	try "how many events wait, are published, are dead" "inboxd outbox status"
+	try "an order of yours, and its shipment" \
+		"psql -d shop -c \"WITH o AS (INSERT INTO orders (customer, cents) VALUES ('me', 5) RETURNING id) SELECT inbox.emit('shop.orders', id::text, 'order.placed', jsonb_build_object('order', id, 'customer', 'me')) FROM o\"; sleep 2; psql -d shipping -c \"SELECT * FROM shipments WHERE customer = 'me'\""
+	try "copies of all events: nothing is shipped again" \
+		"inboxd outbox replay --status published --topic shop.orders --yes --reason 'a try'; sleep 2; psql -d shipping -c 'SELECT count(*), count(DISTINCT order_id) FROM shipments'"
+	try "an event that waits until its topic is created" \
+		"psql -d shop -c \"SELECT inbox.emit('returns', '7', 'order.returned', '{\\\"order\\\": 7}')\"; inboxd outbox list --status waiting; kcat -q -L -b \$KAFKA_BOOTSTRAP -t returns"
+	try "a sidecar that is killed, and started again" "kill -9 \$(cat \$QUICKSTART/shop.pid); sleep 3; inboxd status"
 }

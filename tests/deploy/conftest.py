@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from deploy.terminal import Terminal
 from deploy.tools import call
 from support.fixtures import *  # noqa: F401,F403 pylint: disable=wildcard-import,unused-wildcard-import
 
@@ -67,3 +68,16 @@ def installed(packages, tmp_path_factory):
                f"--log={target}/dpkg.log", "--install", *map(str, packages.values())]
     call(*(command if os.geteuid() == 0 else ["sudo", "-n", *command]))
     return target
+
+
+@pytest.fixture
+def terminal(root, tmp_path):
+    made = []
+
+    def open_one(*command):
+        made.append(Terminal(tmp_path, *command, cwd=root))
+        return made[-1]
+
+    yield open_one
+    for one in reversed(made):
+        one.close()

@@ -1,8 +1,15 @@
 """Parts of the quickstart; a separate suite runs all of it."""
 
 import os
+import re
 import subprocess
 import time
+
+import pytest
+
+from support.wait import eventually
+
+EXAMPLES = ["", "consumers", "outbox"]
 
 
 def sourced(root, script, **env):
@@ -26,3 +33,65 @@ def test_waiting_ends_when_the_process_ends(root, tmp_path):
 def test_a_slow_start_is_reported(root, tmp_path):
     done = sourced(root, f"dir={tmp_path}; trap 'kill \"${{pids[@]}}\"' EXIT; start slow sleep 50; wait_for slow 1 false")
     assert done.returncode == 1 and "slow did not start in time" in done.stderr
+
+
+def rows(output):
+    """[(what it shows, command)] of the table at the end of the output."""
+    table = output.rstrip("\n").rpartition("\n\n")[2].splitlines()
+    assert re.fullmatch(r" +what it shows +command", table[0]), output
+    found = [re.fullmatch(r"  (\d)  (\S.*?)  +(\S.*)", line) for line in table[1:]]
+    assert [one[1] for one in found] == ["1", "2", "3", "4", "5"]
+    return [(one[2], one[3]) for one in found]
+
+
+def test_the_script_says_what_it_does_while_it_builds(root, tmp_path):
+    done = sourced(root, f"""dir={tmp_path}; tick_seconds=1
+        install_all() {{ sleep 2; }}
+        build_release() {{ sleep 2; echo '[1/230] a.c'; echo '[57/230] Compiling b.c'; sleep 3; }}
+        prepare""")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"""
+== 1 of 5: installing the packages that are missing
+(?:   installing, which can take minutes, \d s
+)+   packages: done in \d s
+
+== 2 of 5: building into build-release; the log is .*/build.log
+(?:   configuring, \d s
+)+(?:   compiling: 57 of 230 files, \d s
+)+   build: done in \d s
+""", done.stderr), done.stderr
+
+
+def test_the_log_of_a_failed_build_stays(root, tmp_path):
+    done = sourced(root, f"""dir={tmp_path}/own; mkdir "$dir"; trap stop_all EXIT
+        build_release() {{ echo why; return 1; }}
+        stage build compiling compile""", TMPDIR=str(tmp_path))
+    assert done.returncode == 1 and "the build failed:\nwhy\n" in done.stderr
+    log, = re.findall(r"the whole log is in (\S+)", done.stderr)
+    assert open(log, encoding="utf-8").read() == "why\n"
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_output_ends_with_a_table_of_five_things_to_try(root, tmp_path, example):
+    part = f'. "$root/examples/{example}/quickstart.sh"; ' if example else ""
+    done = sourced(root, f"dir={tmp_path}; arguments=(--once --example '{example}'); once=yes; {part}next_steps")
+    assert len(rows(done.stdout)) == 5, done.stderr
+    assert f"\n  deploy/quickstart.sh --example {example or repr('')}\n" in done.stdout
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_each_command_of_the_table_works(terminal, example):
+    options = ["--example", example] if example else []
+    first = terminal("deploy/quickstart.sh", *options)
+    eventually(lambda: re.search(r"^  5  .*\n", first.output, re.M) or not first.is_running(), timeout=900,
+               what="the quick start")  # the first time it builds
+    environment, = re.findall(r"^  (\. \S+/environment)$", first.output, re.M)
+    second = terminal()
+    second.run(environment)
+    for what, command in rows(first.output):
+        own = "minimal.py" in command  # ends with Ctrl-C
+        got = second.run(f"{command.replace('python3', 'timeout 3 python3')}; echo CODE $?")
+        assert not re.search(r"Traceback|^inboxd: |ERROR:|not found|No such", got, re.M), f"{what}: {command}\n{got}"
+        assert own or len(got.splitlines()) > 2 and got.endswith("CODE 0\n"), f"{what}: {command}\n{got}"
+    assert first.is_running()
+    assert first.close() == 0

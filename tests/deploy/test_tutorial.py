@@ -1,14 +1,7 @@
 """docs/tutorial.md, typed unchanged: each command is run, and its output must equal the page."""
 
-import contextlib
-import os
-import pathlib
 import re
-import signal
-import subprocess
 import time
-
-import pytest
 
 from support.wait import eventually
 
@@ -42,55 +35,6 @@ def steps(document):
     return found
 
 
-class Terminal:
-    """A bash in its own process group, whose output is a file."""
-
-    def __init__(self, directory, *command, cwd):
-        self._log = pathlib.Path(directory) / f"terminal-{time.monotonic_ns()}"
-        with self._log.open("w", encoding="utf-8") as log:
-            self._process = subprocess.Popen(command or ["bash"], cwd=cwd, stdin=subprocess.PIPE, stdout=log, stderr=log,
-                                             start_new_session=True)
-
-    @property
-    def output(self):
-        return self._log.read_text(encoding="utf-8")
-
-    def is_running(self):
-        return self._process.poll() is None
-
-    def run(self, command):
-        """Runs a command and returns its output."""
-        before, end = len(self.output), f"END-{time.monotonic_ns()}"
-        self._process.stdin.write(f"{command}\necho {end}\n".encode())
-        self._process.stdin.flush()
-        eventually(lambda: f"{end}\n" in self.output[before:], timeout=60, what=f"{command} to end")
-        return self.output[before:].replace(f"{end}\n", "")
-
-    def close(self):
-        """Sends SIGINT, like Ctrl-C."""
-        self._process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGINT)
-        try:
-            return self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            raise
-
-
-@pytest.fixture
-def terminal(root, tmp_path):
-    made = []
-
-    def open_one(*command):
-        made.append(Terminal(tmp_path, *command, cwd=root))
-        return made[-1]
-
-    yield open_one
-    for one in reversed(made):
-        one.close()
-
-
 def assert_shown(wanted, got):
     """Each part between lines of `...` is in the output, in this order."""
     place, got = 0, plain(got)
@@ -104,7 +48,7 @@ def test_the_tutorial_shows_the_real_output(root, terminal, tmp_path):
     (start, result), *others = steps((root / "docs/tutorial.md").read_text(encoding="utf-8"))
     shown, = re.findall(r"^  \. (\S+)/environment$", result, re.M)
     first = terminal(*start.split())
-    eventually(lambda: "embedded broker supports" in first.output or not first.is_running(), timeout=900,
+    eventually(lambda: "minimal.py" in first.output or not first.is_running(), timeout=900,
                what="the quick start")  # the first time it builds
     directory, = re.findall(r"^  \. (\S+)/environment$", first.output, re.M)
     assert_shown(result.replace(shown, directory), first.output)

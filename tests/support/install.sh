@@ -49,7 +49,7 @@ drop_provided() {
 		nodejs) command -v node >/dev/null ;;
 		golang-go) command -v go >/dev/null ;;
 		nghttp2-server) command -v nghttpd >/dev/null ;;
-		npm | clang | clang-format | clang-tidy | git | valgrind | kcat | gcc | make | openssl)
+		curl | npm | clang | clang-format | clang-tidy | git | valgrind | kcat | gcc | make | openssl)
 			command -v "$package" >/dev/null ;;
 		llvm) command -v llvm-symbolizer >/dev/null ;;
 		*) false ;;
