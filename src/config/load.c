@@ -578,7 +578,7 @@ static int put_pending(
 	struct merging *merging, const struct entry *entry, bool written, struct err *err)
 {
 	const struct key key = { entry->section, entry->option, entry->scope, entry->name };
-	const struct entry_value removed = { .origin = "removed" };
+	const struct entry_value removed = { .removed = true, .origin = "not written" };
 	int r = strings_add(merging->restart, entry->path, strlen(entry->path), err);
 
 	if (r != 0)

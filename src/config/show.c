@@ -11,24 +11,28 @@
 
 enum { WIDEST_TEXT = 40 };
 
-static const char *const secret_words[] = { "password", "secret", "token", "passfile", "key.pem",
-	"jaas", "oauthbearer.config" };
+static const char *const secret_words[] = { "password", "passphrase", "secret", "token", "passfile",
+	"key.pem", "jaas", "oauthbearer.config", "scram_client_key", "scram_server_key" };
 
-/* By the name, because inboxd does not know all names that it passes on; or by the value: a connection
- * string, such as postgres.dbname can be, can contain a password. */
-static bool is_secret(const struct entry *entry)
+bool config_is_secret(const char *name, const char *text)
 {
-	const char *text = entry->texts.count == 0 ? "" : entry->texts.items[0];
 	const char *authority = strstr(text, "://");
 
-	if (entry->option != NULL || text[0] == '\0')
-		return false;
 	for (size_t i = 0; i < sizeof(secret_words) / sizeof(secret_words[0]); i++) {
-		if (strcasestr(entry->name, secret_words[i]) != NULL)
+		if (strcasestr(name, secret_words[i]) != NULL)
 			return true;
 	}
 	return strcasestr(text, "password") != NULL ||
 	       (authority != NULL && strchr(authority, '@') != NULL);
+}
+
+/* Who puts a value into a file may want to hide it, whatever the name of the key is. */
+static bool is_secret(const struct entry *entry)
+{
+	const char *text = entry->texts.count == 0 ? "" : entry->texts.items[0];
+
+	return entry->option == NULL && text[0] != '\0' &&
+	       (entry->from_file || config_is_secret(entry->name, text));
 }
 
 static void add_text(struct buf *out, const struct entry *entry)
@@ -53,10 +57,9 @@ static void add_text(struct buf *out, const struct entry *entry)
 
 static const char not_set[] = "not set";
 
-/* NULL or an entry that a reload removed has no text. */
 static void add_text_or_none(struct buf *out, const struct entry *entry)
 {
-	if (entry == NULL || strcmp(entry->origin, "removed") == 0)
+	if (entry == NULL || entry->removed)
 		buf_add_str(out, not_set);
 	else
 		add_text(out, entry);

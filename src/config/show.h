@@ -30,8 +30,12 @@ typedef void config_change_visit(const struct config_change *change, void *arg);
 
 typedef void config_visit(const struct config_line *line, void *arg);
 
-/* Visits what config_reload() changed, with secrets masked: first the keys whose change is applied, then those that need
- * a restart. FAULT_MEMORY only. */
+/* True for a key that is passed on to a library and whose value is not shown: by the name, because inboxd does not know
+ * all names that it passes on; or by the value, because a connection string can contain a password. */
+bool config_is_secret(const char *name, const char *text);
+
+/* Visits what config_reload() changed, with secrets masked: keys that count at once, then keys that wait for a
+ * restart. FAULT_MEMORY only. */
 int config_changes(const struct config *before, const struct config *now,
 	config_change_visit *visit, void *arg, struct err *err);
 

@@ -127,6 +127,7 @@ struct wanted_line {
 	const char *key;
 	char text[256];
 	char origin[256];
+	char pending[256]; /* empty: nothing waits */
 	bool reloadable;
 	bool found;
 };
@@ -139,6 +140,8 @@ static inline void find_line(const struct config_line *line, void *arg)
 		return;
 	(void)snprintf(wanted->text, sizeof(wanted->text), "%s", line->text);
 	(void)snprintf(wanted->origin, sizeof(wanted->origin), "%s", line->origin);
+	(void)snprintf(wanted->pending, sizeof(wanted->pending), "%s",
+		line->pending == NULL ? "" : line->pending);
 	wanted->reloadable = line->reloadable;
 	wanted->found = true;
 }

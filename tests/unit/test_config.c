@@ -525,7 +525,8 @@ static void secrets_are_masked(void **state)
 		       "  sasl.username: seen\n"
 		       "postgres:\n  password: hush7\n  sslpassword: hush8\n"
 		       "  passfile: /hush9\n  dbname: postgres://u:hush10@h/d\n  user: seen2\n"
-		       "  options: ''\n");
+		       "  options: ''\n  scram_client_key: hush11\n  scram_server_key: hush12\n"
+		       "  my_passphrase: hush13\n");
 	assert_loads(world);
 	assert_int_equal(config_dump(world->config, &text, NULL), 0);
 	assert_null(strstr(buf_str(&text), "hush"));
@@ -533,6 +534,21 @@ static void secrets_are_masked(void **state)
 	assert_line(world, "kafka.sasl.password", "***", "@/inboxd.yaml:5");
 	assert_line(world, "kafka.sasl.username", "seen", "@/inboxd.yaml:11");
 	assert_line(world, "postgres.options", "\"\"", "@/inboxd.yaml:18");
+}
+
+static void a_value_from_a_file_is_masked_whatever_its_key_is(void **state)
+{
+	struct world *world = *state;
+	char text[512];
+
+	(void)world_write(world, "other", "warn");
+	(void)snprintf(text, sizeof(text),
+		"%s  sasl.username: file:%s\nlog:\n  level: file:%s/other\n", ENOUGH,
+		world_write(world, "secret", "hush"), world->directory);
+	world_file(world, text);
+	assert_loads(world);
+	assert_string_equal(line_of(world, "kafka.sasl.username").text, "***");
+	assert_string_equal(line_of(world, "log.level").text, "warn");
 }
 
 static void the_dump_has_one_line_for_each_key(void **state)
@@ -816,6 +832,7 @@ int main(void)
 		RULE(a_file_with_a_nul_byte_is_no_value),
 		RULE(a_connection_string_with_a_password_is_masked),
 		RULE(secrets_are_masked),
+		RULE(a_value_from_a_file_is_masked_whatever_its_key_is),
 		RULE(the_dump_has_one_line_for_each_key),
 		RULE(every_mistake_in_the_file_is_reported_with_its_line),
 		RULE(every_mistake_in_set_is_reported),

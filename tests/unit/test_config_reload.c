@@ -98,6 +98,23 @@ static void other_keys_are_kept_and_named_at_every_reload(void **state)
 	}
 }
 
+static void a_key_that_is_not_written_any_more_is_not_set_after_a_restart(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "  client.id: a\n");
+	assert_loads(world);
+	world_file(world, ENOUGH);
+	for (int i = 0; i < 2; i++) {
+		assert_reloads(world);
+		assert_line(world, "kafka.client.id", "a", "@/inboxd.yaml:5");
+		assert_string_equal(line_of(world, "kafka.client.id").pending, "not set");
+	}
+	world_file(world, ENOUGH "  client.id: ''\n");
+	assert_reloads(world);
+	assert_string_equal(line_of(world, "kafka.client.id").pending, "\"\"");
+}
+
 static void a_secret_that_changed_in_its_file_needs_a_restart(void **state)
 {
 	struct world *world = *state;
@@ -254,6 +271,7 @@ int main(void)
 		RULE(a_reload_without_changes_names_no_key),
 		RULE(reloadable_keys_are_applied),
 		RULE(other_keys_are_kept_and_named_at_every_reload),
+		RULE(a_key_that_is_not_written_any_more_is_not_set_after_a_restart),
 		RULE(a_secret_that_changed_in_its_file_needs_a_restart),
 		RULE(a_secret_that_is_read_at_each_use_needs_no_restart),
 		RULE(a_secret_that_cannot_be_read_keeps_its_value),

@@ -33,6 +33,8 @@ static int entry_init(struct entry *entry, const struct key *key, const struct e
 		.list = value->list,
 		.commas = value->commas,
 		.standard = value->standard,
+		.removed = value->removed,
+		.from_file = value->from_file,
 	};
 	if (key->scope == NULL)
 		r = string_format(&entry->path, err, "%s.%s", key->section->name, key->name);
@@ -128,6 +130,8 @@ int entries_put_entry(struct entries *entries, const struct entry *entry, struct
 		.list = entry->list,
 		.commas = entry->commas,
 		.standard = entry->standard,
+		.removed = entry->removed,
+		.from_file = entry->from_file,
 		.origin = entry->origin,
 		.file = entry->file,
 	};
@@ -163,6 +167,7 @@ static int read_file(struct entry *entry, char **text, struct err *err)
 		return r;
 	free(*text);
 	*text = fresh;
+	entry->from_file = true;
 	return 0;
 }
 

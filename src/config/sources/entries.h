@@ -21,6 +21,8 @@ struct entry_value {
 	bool commas;        /* one text; where a list is expected, commas separate its items */
 	bool nothing;       /* no text was written: an empty list where a list is expected */
 	bool standard;      /* the default */
+	bool removed;       /* see struct entry */
+	bool from_file;     /* see struct entry */
 	const char *file;   /* see struct entry */
 	const char *origin; /* "inboxd.yaml:3", "env INBOXD_LOG_LEVEL", "--set", "default" */
 };
@@ -37,6 +39,8 @@ struct entry {
 	bool list;
 	bool commas;
 	bool standard;
+	bool from_file; /* a text was read from a file */
+	bool removed;   /* a reload found the key not written any more: it has no text */
 };
 
 struct entries {
