@@ -548,6 +548,39 @@ int config_load(struct config **out, const struct config_sources *sources, struc
 	return 0;
 }
 
+/* As read_file_setting(), but an error in a key does not end the reading. */
+static int read_file_listen(const struct yaml_setting *setting, void *arg, struct err *err)
+{
+	(void)err;
+	if (setting->depth == 2 && strcmp(setting->path[0], "http") == 0)
+		(void)read_file_setting(setting, arg, NULL);
+	return 0;
+}
+
+int config_find_listen(char **out, const struct config_sources *sources, struct err *err)
+{
+	CLEANUP(entries_freep) struct entries *entries = NULL;
+	CLEANUP(strings_fini) struct strings warnings = { NULL, 0 };
+	struct loading loading = { .sources = sources, .warnings = &warnings };
+	const struct entry *entry;
+	const char *text;
+	int r = entries_new(&entries, err);
+
+	if (r == 0)
+		r = read_defaults(entries, err);
+	if (r != 0)
+		return r;
+	loading.entries = entries;
+	if (sources->file != NULL)
+		(void)yaml_file_read(sources->file, read_file_listen, &loading, NULL);
+	(void)read_environment(&loading, NULL);
+	for (size_t i = 0; i < sources->set_count; i++)
+		(void)read_argument(&loading, sources->set[i], NULL);
+	entry = entries_find(entries, "http", NULL, "listen");
+	text = entry == NULL || entry->texts.count == 0 ? "" : entry->texts.items[0];
+	return string_copy(out, text, strlen(text), err);
+}
+
 /* True when each new connection reads the key's file again (secret.h), so that its change needs no
  * restart. */
 static bool is_read_again(const struct entry *entry)

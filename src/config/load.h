@@ -36,6 +36,9 @@ struct config_sources {
 /* FAULT_CONFIG: the error begins with the place (file:line, env NAME, --set) and says the key and what to
  * do. FAULT_USAGE: a --set without '='. FAULT_MEMORY. */
 int config_load(struct config **out, const struct config_sources *sources, struct err *err);
+/* After config_load() has failed: the text that http.listen would have as far as the sources can be read; otherwise its
+ * default. FAULT_MEMORY. */
+int config_find_listen(char **out, const struct config_sources *sources, struct err *err);
 void config_free(struct config *config);
 DEFINE_CLEANUP(struct config *, config_free);
 

@@ -182,6 +182,7 @@ int config_each(const struct config *config, config_visit *visit, void *arg, str
 struct columns {
 	int key;
 	int text;
+	bool changes; /* also what a change needs */
 	struct buf *out;
 };
 
@@ -203,14 +204,16 @@ static void add_line(const struct config_line *line, void *arg)
 
 	buf_addf(columns->out, "%-*s  %-*s  # %s", columns->key, line->key, columns->text,
 		line->text, line->origin);
+	if (columns->changes)
+		buf_addf(columns->out, "; change: %s", line->reloadable ? "SIGHUP" : "restart");
 	if (line->pending != NULL)
 		buf_addf(columns->out, "; after a restart: %s", line->pending);
 	buf_add_char(columns->out, '\n');
 }
 
-int config_dump(const struct config *config, struct buf *out, struct err *err)
+int config_dump(const struct config *config, bool changes, struct buf *out, struct err *err)
 {
-	struct columns columns = { 0, 0, out };
+	struct columns columns = { 0, 0, changes, out };
 	int r = config_each(config, measure, &columns, err);
 
 	if (r == 0)

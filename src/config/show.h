@@ -5,6 +5,8 @@
 #ifndef CONFIG_SHOW_H
 #define CONFIG_SHOW_H
 
+#include <stdbool.h>
+
 #include "base/buf.h"
 #include "base/err.h"
 #include "config/config.h"
@@ -42,7 +44,8 @@ int config_changes(const struct config *before, const struct config *now,
 /* Visits every key, by section in the order of the documentation. FAULT_MEMORY only. */
 int config_each(const struct config *config, config_visit *visit, void *arg, struct err *err);
 
-/* Appends one line a key, in columns: the text, the origin, and the text after a restart. FAULT_MEMORY only. */
-int config_dump(const struct config *config, struct buf *out, struct err *err);
+/* Appends one line a key, in columns: the text, the origin, with `changes` what a change needs, and what waits for a
+ * restart. FAULT_MEMORY only. */
+int config_dump(const struct config *config, bool changes, struct buf *out, struct err *err);
 
 #endif

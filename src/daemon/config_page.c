@@ -34,7 +34,7 @@ static void add_key(const struct config_line *line, void *arg)
 void config_page_of(struct buf *out, bool json, const struct config *config, bool running)
 {
 	if (!json) {
-		(void)config_dump(config, out, NULL);
+		(void)config_dump(config, true, out, NULL);
 		return;
 	}
 	buf_addf(out, "{\"running\":%s,\"configuration\":[", running ? "true" : "false");

@@ -9,6 +9,7 @@
 #include "http/http.h"
 
 #include <event2/buffer.h>
+#include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>
@@ -118,13 +119,30 @@ static void answer_status(struct http *http, struct evhttp_request *request, str
 	buf_add_char(reply->body, '\n');
 }
 
-static const char *peer_of(struct evhttp_request *request)
+/* The address of the socket to which the client of this request connected. */
+static void own_address(struct evhttp_request *request, char *out, size_t size)
 {
+	struct bufferevent *connection =
+		evhttp_connection_get_bufferevent(evhttp_request_get_connection(request));
+
+	http_own_address(bufferevent_getfd(connection), out, size);
+}
+
+/* `own` keeps the text of a member. */
+static struct http_client client_of(struct evhttp_request *request, char *own, size_t size)
+{
+	struct evkeyvalq *headers = evhttp_request_get_input_headers(request);
+	struct http_client client = { .peer = "", .own = own };
 	char *peer = NULL;
 	ev_uint16_t port;
 
+	own_address(request, own, size);
 	evhttp_connection_get_peer(evhttp_request_get_connection(request), &peer, &port);
-	return peer == NULL ? "" : peer;
+	if (peer != NULL)
+		client.peer = peer;
+	for (const char *const *name = http_proxy_headers; *name != NULL; name++)
+		client.forwarded |= evhttp_find_header(headers, *name) != NULL;
+	return client;
 }
 
 /* Secrets are masked, but hosts and users are not: only this host gets it. */
@@ -133,12 +151,13 @@ static void answer_config(struct http *http, struct evhttp_request *request, str
 	const char *accept =
 		evhttp_find_header(evhttp_request_get_input_headers(request), "Accept");
 	bool lines = accept != NULL && strcmp(accept, "text/plain") == 0;
+	char own[HTTP_ADDRESS_BYTES];
+	const struct http_client client = client_of(request, own, sizeof(own));
 
-	if (http->options.configuration == NULL || !http_is_this_host(peer_of(request))) {
+	if (http->options.configuration == NULL || !http_is_this_host(&client)) {
 		reply->code = 403;
-		buf_add_str(reply->body,
-			"{\"error\":\"the configuration is shown to this host only; run inboxd "
-			"config there\"}\n");
+		http_refuse_client(reply->body, &client,
+			"the configuration is shown to this host only; run inboxd config there");
 		return;
 	}
 	if (lines)
@@ -158,9 +177,11 @@ static void change_level(struct http *http, struct evhttp_request *request, stru
 	struct evbuffer *input = evhttp_request_get_input_buffer(request);
 	size_t length = evbuffer_get_length(input);
 	struct bytes body = { evbuffer_pullup(input, -1), length };
+	char own[HTTP_ADDRESS_BYTES];
+	const struct http_client client = client_of(request, own, sizeof(own));
 
 	(void)http;
-	reply->code = http_level_set(body, peer_of(request), reply->body);
+	reply->code = http_level_set(body, &client, reply->body);
 }
 
 static const struct route routes[] = {
@@ -242,6 +263,7 @@ static void send_reply(struct evhttp_request *request, const struct reply *reply
 	(void)snprintf(length, sizeof(length), "%zu", reply->body->length);
 	add_header(request, "Content-Type", reply->type);
 	add_header(request, "Cache-Control", "no-store");
+	add_header(request, "Server", HTTP_SERVER); /* for `inboxd config` */
 	add_header(request, "Content-Length", length);
 	if (reply->allow != NULL)
 		add_header(request, "Allow", reply->allow);

@@ -22,7 +22,7 @@
 
 #define BACKLOG     64
 #define ANSWER_MS   2000
-#define ANSWER_MOST (1u << 20) /* bytes; /status has a few hundred, and one line per handler */
+#define ANSWER_MOST (16u << 20) /* bytes; /status and /config have a line for each handler or key */
 
 struct address {
 	char host[256];
@@ -169,6 +169,19 @@ int http_listen_port(int fd)
 	return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
 }
 
+void http_own_address(int fd, char *out, size_t size)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_storage storage;
+	} at;
+	socklen_t length = sizeof(at);
+
+	if (getsockname(fd, &at.any, &length) < 0 ||
+		getnameinfo(&at.any, length, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
+		out[0] = '\0';
+}
+
 /* --- The check of `inboxd check` --------------------------------------------------------------- */
 
 enum { LISTEN_TAKEN = 1 };
@@ -200,28 +213,63 @@ static int open_connection(const char *listen, int timeout_ms)
 	return fd;
 }
 
-void http_ask(const char *listen, const char *path, const char *accept, struct buf *answer)
+static void receive(int fd, const char *path, const char *accept, struct buf *text)
 {
 	CLEANUP(buf_fini) struct buf request = BUF_INIT;
-	int fd = open_connection(listen, ANSWER_MS);
 	int64_t until_ms = clock_now_ms() + ANSWER_MS;
 	char part[4096];
 	ssize_t got;
 
-	if (fd < 0)
-		return;
 	buf_addf(&request,
 		"GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\nConnection: close\r\n\r\n",
 		path, accept);
 	got = send(fd, buf_str(&request), request.length, MSG_NOSIGNAL);
 	if (got != (ssize_t)request.length)
 		got = -1;
-	while (got > 0 && buf_ok(answer) && clock_now_ms() < until_ms) {
+	while (got > 0 && buf_ok(text) && clock_now_ms() < until_ms) {
 		got = recv(fd, part, sizeof(part), 0);
 		if (got > 0)
-			buf_add(answer, part, (size_t)got);
+			buf_add(text, part, (size_t)got);
 	}
+}
+
+/* The value of a header, without an end of its own; NULL: there is none. `name` has the colon and a blank. */
+static const char *header_of(const char *text, const char *body, const char *name)
+{
+	const char *at = strcasestr(text, name);
+
+	return at != NULL && at < body ? at + strlen(name) : NULL;
+}
+
+static void read_answer(struct http_answer *answer)
+{
+	static const char end[] = "\r\n\r\n";
+	const char *text = buf_str(&answer->text);
+	const char *body = strstr(text, end);
+	const char *server;
+	const char *length;
+
+	if (!buf_ok(&answer->text) || body == NULL || strncmp(text, "HTTP/1.", 7) != 0)
+		return;
+	body += strlen(end);
+	server = header_of(text, body, "\r\nServer: ");
+	length = header_of(text, body, "\r\nContent-Length: ");
+	answer->status = (int)strtol(text + strlen("HTTP/1.1"), NULL, 10);
+	answer->by_inboxd = server != NULL && strncmp(server, HTTP_SERVER "\r", 7) == 0;
+	answer->complete = length != NULL && strtoul(length, NULL, 10) == strlen(body);
+	answer->body = body;
+}
+
+void http_ask(const char *listen, const char *path, const char *accept, struct http_answer *answer)
+{
+	int fd = open_connection(listen, ANSWER_MS);
+
+	*answer = (struct http_answer){ .connected = fd >= 0, .text = { .limit = ANSWER_MOST } };
+	if (fd < 0)
+		return;
+	receive(fd, path, accept, &answer->text);
 	(void)close(fd);
+	read_answer(answer);
 }
 
 /* A quotation mark inside a JSON string is preceded by a backslash, so a match is a real member. */
@@ -236,18 +284,21 @@ static bool has_socket(const char *status, const char *path)
 
 static int taken(const struct config *config, struct buf *found, struct err *err)
 {
-	CLEANUP(buf_fini) struct buf answer = { .limit = ANSWER_MOST };
-	const char *status;
+	struct http_answer answer;
+	bool inboxd;
+	bool own;
 
 	http_ask(config->http.listen, "/status", "application/json", &answer);
-	status = strstr(buf_str(&answer), "\r\n\r\n{\"version\":");
-	if (status != NULL && has_socket(status, config->socket.path)) {
+	inboxd = answer.body != NULL && strncmp(answer.body, "{\"version\":", 11) == 0;
+	own = inboxd && has_socket(answer.body, config->socket.path);
+	buf_fini(&answer.text);
+	if (own) {
 		buf_addf(found, "the inboxd of this configuration listens on %s",
 			config->http.listen);
 		return 0;
 	}
 	(void)err_set(err, FAULT_CHECK, "http.listen: %s listens on %s already",
-		status == NULL ? "another program" : "an inboxd with another socket.path",
+		!inboxd ? "another program" : "an inboxd with another socket.path",
 		config->http.listen);
 	return err_advise(err, "choose a free port, or leave http.listen empty to disable HTTP");
 }

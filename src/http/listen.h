@@ -5,6 +5,9 @@
 #ifndef HTTP_LISTEN_H
 #define HTTP_LISTEN_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "base/buf.h"
 #include "base/err.h"
 #include "config/config.h"
@@ -21,8 +24,23 @@ int http_listen_port(int fd);
  * the same time gets the address. */
 int http_check(const struct config *config, struct buf *found, struct err *err);
 
-/* Appends the whole answer of an inboxd that listens there to GET `path`, with its header, or the part that arrived in
- * time: nothing if nobody listens. Blocks for at most a few seconds. */
-void http_ask(const char *listen, const char *path, const char *accept, struct buf *answer);
+/* The header Server of every answer of an inboxd. */
+#define HTTP_SERVER        "inboxd"
+#define HTTP_ADDRESS_BYTES 64
+
+struct http_answer {
+	bool connected; /* false: nobody listens there */
+	int status;     /* 0: no answer came, or it is not HTTP */
+	bool by_inboxd;
+	bool complete; /* false: a part came in time */
+	const char *body;
+	struct buf text;
+};
+
+/* Sends GET `path` to the program that listens there. Blocks for at most a few seconds. End `answer` with buf_fini() of its
+ * text. */
+void http_ask(const char *listen, const char *path, const char *accept, struct http_answer *answer);
+/* The address of a connected socket on this host as text; empty when unknown. */
+void http_own_address(int fd, char *out, size_t size);
 
 #endif

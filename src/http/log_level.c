@@ -15,16 +15,6 @@ void http_level_show(struct buf *json)
 	buf_addf(json, "{\"level\":\"%s\"}\n", log_level_name(log_get_level()));
 }
 
-/* True for loopback, also when an IPv4 client uses an IPv6 socket. */
-bool http_is_this_host(const char *peer)
-{
-	static const char mapped[] = "::ffff:";
-
-	if (strncmp(peer, mapped, strlen(mapped)) == 0)
-		peer += strlen(mapped);
-	return strcmp(peer, "::1") == 0 || strncmp(peer, "127.", 4) == 0;
-}
-
 static bool is_blank(char c)
 {
 	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
@@ -52,15 +42,15 @@ static int parse(struct bytes body, enum log_level *out)
 	return log_level_parse(word, out);
 }
 
-int http_level_set(struct bytes body, const char *peer, struct buf *json)
+int http_level_set(struct bytes body, const struct http_client *client, struct buf *json)
 {
 	enum log_level before = log_get_level();
 	enum log_level after;
 
-	if (!http_is_this_host(peer)) {
-		buf_add_str(json,
-			"{\"error\":\"the log level is set from this host only; elsewhere set "
-			"log.level in the configuration and send SIGHUP\"}\n");
+	if (!http_is_this_host(client)) {
+		http_refuse_client(json, client,
+			"the log level is set from this host only; elsewhere set log.level in the "
+			"configuration and send SIGHUP");
 		return 403;
 	}
 	if (parse(body, &after) != 0) {

@@ -143,7 +143,7 @@ static int print_config(struct check_print *print, const struct config *config, 
 		buf_add_str(&print->out, "],\"checks\":[");
 		return r;
 	}
-	r = config_dump(config, &text, err);
+	r = config_dump(config, false, &text, err);
 	if (r == 0)
 		(void)printf("%s\n", buf_str(&text));
 	return r;

@@ -25,12 +25,15 @@ static const struct {
 	op_function *on_inbox;
 	int (*run)(const struct cli *cli, const struct config *config, struct err *err);
 	int (*bridge)(const struct cli *cli, struct err *err);
+	/* instead of ending with the fault of a configuration that cannot be loaded */
+	int (*unloaded)(
+		const struct cli *cli, const struct config_sources *sources, struct err *err);
 	bool needs_kafka; /* the settings of Kafka must be complete */
 } commands[] = {
 	[COMMAND_RUN] = { .needs_kafka = true },
 	[COMMAND_MIGRATE] = { .run = command_migrate },
 	[COMMAND_CHECK] = { .run = command_check, .needs_kafka = true },
-	[COMMAND_CONFIG] = { .run = command_config, .needs_kafka = false },
+	[COMMAND_CONFIG] = { .run = command_config, .unloaded = command_config_unloaded },
 	[COMMAND_INIT] = { .bridge = command_init },
 	[COMMAND_STATUS] = { .on_inbox = op_status },
 	[COMMAND_LIST] = { .on_inbox = op_list },
@@ -116,6 +119,8 @@ static int with_config(const struct cli *cli, struct err *err)
 		.without_kafka = !commands[cli->command].needs_kafka,
 	};
 	r = load(&config, &sources, err);
+	if (r != 0 && commands[cli->command].unloaded != NULL)
+		return commands[cli->command].unloaded(cli, &sources, err);
 	if (r != 0)
 		return r;
 	log_configure(config->log.level, config->log.json);

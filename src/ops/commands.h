@@ -5,7 +5,7 @@
 #ifndef OPS_COMMANDS_H
 #define OPS_COMMANDS_H
 
-#include "config/config.h"
+#include "config/load.h"
 #include "ops/cli/cli.h"
 
 /* Executes the command. Returns 0, or a fault whose text in `err` main() prints to stderr; "" when
@@ -25,8 +25,12 @@ int command_check(const struct cli *cli, const struct config *config, struct err
 int check_servers(const struct config *config);
 /* Writes a configuration file for a topic, a broker and a database, after it has connected to both. */
 int command_init(const struct cli *cli, struct err *err);
-/* Prints the configuration of the sidecar that runs on this host, or, if there is none, the one that it would start with. */
+/* Prints the configuration of the sidecar that runs on this host, or, if there is none, the one that it would start with.
+ * FAULT_CHECK: what answers on http.listen is no inboxd, or it refuses. */
 int command_config(const struct cli *cli, const struct config *config, struct err *err);
+/* The same after config_load() has failed with `err`, which stays the result if no sidecar answers. */
+int command_config_unloaded(
+	const struct cli *cli, const struct config_sources *sources, struct err *err);
 /* Passes each message to a command, until a signal: see bridge/exec/exec.h. */
 int command_exec(const struct cli *cli, struct err *err);
 /* Sends each message to a service, until a signal: see bridge/forward/forward.h. */

@@ -80,7 +80,7 @@ static void check_shown(const struct config *config)
 	struct buf out = BUF_INIT;
 
 	demand(config_each(config, visit, &count, NULL) == 0);
-	demand(config_dump(config, &out, NULL) == 0);
+	demand(config_dump(config, true, &out, NULL) == 0);
 	for (size_t i = 0; i < out.length; i++)
 		lines += out.data[i] == '\n';
 	demand(count > 0 && lines == count);

@@ -81,7 +81,7 @@ MUTANTS = [
            edit("src/periodic/janitor.c", "janitor->due_ms[kind] = clock_now_ms() + SHORTER_PAUSE_MS;", "janitor->due_ms[kind] = 0;"),
            tests=["system/test_reload.py::test_a_shorter_retention_says_how_many_rows_it_deletes_and_waits_a_minute"]),
     mutant("E9", "check accepts any inboxd as its own",
-           edit("src/http/listen.c", "if (status != NULL && has_socket(status, config->socket.path)) {", "if (status != NULL) {"),
+           edit("src/http/listen.c", "own = inboxd && has_socket(answer.body, config->socket.path);", "own = inboxd;"),
            tests=["system/test_config.py::test_check_recognises_that_its_own_sidecar_uses_the_port"]),
     mutant("E9", "check does not detect a used port",
            edit("src/http/listen.c", "\tif (r == LISTEN_TAKEN)\n", "\tif (r == LISTEN_TAKEN && found == NULL)\n"),

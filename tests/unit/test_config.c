@@ -528,7 +528,7 @@ static void secrets_are_masked(void **state)
 		       "  options: ''\n  scram_client_key: hush11\n  scram_server_key: hush12\n"
 		       "  my_passphrase: hush13\n");
 	assert_loads(world);
-	assert_int_equal(config_dump(world->config, &text, NULL), 0);
+	assert_int_equal(config_dump(world->config, false, &text, NULL), 0);
 	assert_null(strstr(buf_str(&text), "hush"));
 	assert_non_null(strstr(buf_str(&text), "seen2"));
 	assert_line(world, "kafka.sasl.password", "***", "@/inboxd.yaml:5");
@@ -560,7 +560,7 @@ static void the_dump_has_one_line_for_each_key(void **state)
 
 	world_file(world, ENOUGH "postgres:\n  options: \"a\\nb\"\n");
 	assert_loads(world);
-	assert_int_equal(config_dump(world->config, &text, NULL), 0);
+	assert_int_equal(config_dump(world->config, false, &text, NULL), 0);
 	for (at = buf_str(&text); (at = strchr(at, '\n')) != NULL; at++)
 		lines++;
 	assert_int_equal(lines, world->config->entries->count);
@@ -792,7 +792,7 @@ static void any_allocation_may_fail(void **state)
 		alloc_fail_at(n);
 		r = world_load(world);
 		if (r == 0)
-			r = config_dump(world->config, &text, &world->err);
+			r = config_dump(world->config, false, &text, &world->err);
 		if (!alloc_fail_never())
 			break;
 		assert_int_equal(r, FAULT_MEMORY);

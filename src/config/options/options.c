@@ -400,7 +400,7 @@ const struct option option_table[] = {
 	{ "http", "listen", OPTION_STRING, .text = "127.0.0.1:9464", .check = check_listen,
 		.min = 0, .max = 255, AT(http.listen),
 		.help = "Address of /metrics, /livez, /readyz, /status, /config and /log-level. "
-			"Only clients on this host can read /config and change /log-level. Empty: off." },
+			"/config can be read, and /log-level can be changed, from this host only, and not through a proxy. Empty: off." },
 
 	{ "otlp", "endpoint", OPTION_STRING, .text = "", .check = check_otlp_endpoint, .min = 0,
 		.max = 1024, AT(otlp.endpoint),

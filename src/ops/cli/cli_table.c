@@ -44,10 +44,11 @@ const struct command_row cli_commands[] = {
 		"otherwise 4: Kafka cannot be reached; otherwise 6: another check failed, also one for\n"
 		"which `run` exits with 2, 3 or 5.\n", 0 },
 	{ COMMAND_CONFIG, "config", "Print the configuration of the running sidecar", "",
-		"Asks the inboxd that listens on http.listen. Prints each value, its origin, and the value\n"
-		"that a restart would apply; secrets are masked. If no inboxd answers, prints the\n"
-		"configuration with which inboxd would start. With --json: the answer of GET /config,\n"
-		"including whether a change needs SIGHUP or a restart.\n", 0 },
+		"Asks the inboxd that listens on http.listen for the configuration that it uses. Prints\n"
+		"each value with secrets masked, where it is from, what a change of it needs (SIGHUP or\n"
+		"restart), and what waits for a restart. If nobody listens there: the configuration that\n"
+		"one would start with. With --json: as GET /config. Also works when the file cannot be\n"
+		"loaded and a sidecar runs. Exit code 6: another program answers, or the sidecar refuses.\n", 0 },
 	{ COMMAND_INIT, "init", "Write a configuration file for a topic, a broker and a database",
 		"TOPIC BROKER DATABASE",
 		"Connects to the broker (HOST:PORT) and to the database, says what is wrong, and writes a\n"
