@@ -38,7 +38,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
             LIMIT 10000) r
         WHERE i.rescued_at IS NULL AND i.stopped_at IS NULL
     ), stream AS MATERIALIZED (
-        SELECT s.topic, s.kafka_partition, w.waiting, least(w.oldest, u.oldest) AS oldest, k.parked
+        SELECT s.topic, s.kafka_partition, w.waiting, k.parked,
+               CASE WHEN NOT EXISTS (SELECT FROM inbox.inbox_pauses x
+                                     WHERE x.kind = 'topic' AND x.name = s.topic OR x.kind = 'consumer' AND x.name = s.consumer)
+                    THEN least(w.oldest, u.oldest) END AS oldest
         FROM inbox.waiting_streams() s
         JOIN inbox.inbox_offsets o ON o.topic = s.topic AND o.kafka_partition = s.kafka_partition
         LEFT JOIN inbox.inbox_consumers c ON c.name = s.consumer

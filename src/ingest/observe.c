@@ -185,6 +185,23 @@ static void show_lags(struct ingest *ingest)
 	show_standing(ingest);
 }
 
+/* Without the partitions of topics that an operator has stopped. */
+static void show_paused(struct ingest *ingest)
+{
+	struct admission *admission = ingest->options.admission;
+	bool stops = admission_stops_reading(admission);
+	size_t count = 0;
+
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		const struct partition *partition = ingest->partitions.items[i];
+
+		if (partition_is_assigned(partition) && !partition_is_flowing(partition) &&
+			(!stops || admission_reads(admission, partition->topic)))
+			count++;
+	}
+	metric_set(ingest->observer.paused, (double)count);
+}
+
 /* --- A round ----------------------------------------------------------------------------------- */
 
 void observe_step(struct ingest *ingest)
@@ -192,9 +209,7 @@ void observe_step(struct ingest *ingest)
 	int64_t now_ms = clock_now_ms();
 	struct health *health = ingest->options.health;
 
-	metric_set(ingest->observer.paused,
-		(double)(partitions_number(&ingest->partitions, partition_is_assigned) -
-			 partitions_number(&ingest->partitions, partition_is_flowing)));
+	show_paused(ingest);
 	if (!store_batch_has_work(ingest) && !ingest->outage.down)
 		atomic_store(&health->stored_ms, now_ms);
 	if (now_ms < ingest->observer.at_ms)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from support.scripts import always, by_id, DONE
-from support.wait import eventually
+from support.wait import eventually, throughout
 from support.wire import NEVER, retry
 from test_commands import objects, run
 
@@ -124,6 +124,44 @@ def test_a_pause_outlasts_restarts_and_is_obeyed_by_all_sidecars(start_inboxd, h
     inbox.wait_processed(20)
 
 
+@pytest.mark.parametrize("connected", [True, False], ids=["connected", "away"])
+@pytest.mark.parametrize("kind", ["topic", "consumer", "handler"])
+def test_what_is_paused_is_not_in_the_age_of_what_waits(start_inboxd, handler, streams, topic, inbox, kind, connected):
+    """The alerts InboxdWaiting and InboxdUnrouted use these gauges."""
+    def oldest():
+        return sidecar.metric("inboxd_oldest_waiting_seconds")
+
+    sidecar = start_inboxd()
+    client = handler(sidecar, always(DONE), name="billing")
+    pause(sidecar, *target_of(kind, topic))
+    if not connected:
+        client.close()
+    streams.events(topic, ["a", "b"])
+    inbox.wait_stored(2)
+    inbox.execute("UPDATE inbox.inbox_messages SET received_at = received_at - interval '1 hour',"
+                  " available_at = available_at - interval '1 hour'")
+    throughout(lambda: oldest() == 0 and sidecar.metric("inboxd_unrouted") == 0, 13)
+    if connected:
+        resume(sidecar, *target_of(kind, topic))
+        inbox.wait_processed(2)
+    else:
+        resume(sidecar, *target_of(kind, topic))
+        eventually(lambda: oldest() > 3000, timeout=30)
+
+
+def test_another_topic_than_the_paused_one_keeps_its_age(start_inboxd, streams, make_topic, inbox):
+    first, second = make_topic(), make_topic()
+    sidecar = start_inboxd(kafka={"topics": [first, second]})
+    pause(sidecar, "--topic", first)
+    streams.events(first, ["a"])
+    streams.events(second, ["b"])
+    inbox.wait_stored(2)
+    inbox.execute("UPDATE inbox.inbox_messages SET received_at = received_at - CASE topic WHEN %s THEN interval '2 hours'"
+                  " ELSE interval '1 hour' END, available_at = available_at - interval '1 hour'", [first])
+    eventually(lambda: 3600 <= sidecar.metric("inboxd_oldest_waiting_seconds") < 7200, timeout=30)
+    assert 3600 <= json.loads(run(sidecar, "status", "--json"))["oldest_waiting_seconds"] < 7200
+
+
 def test_with_ingest_the_topic_is_not_read(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd()
     handler(sidecar, always(DONE))
@@ -135,6 +173,7 @@ def test_with_ingest_the_topic_is_not_read(start_inboxd, handler, streams, topic
     time.sleep(4)
     assert inbox.count() == 1
     assert sidecar.get("/readyz")[0] == 200
+    assert sidecar.metric("inboxd_partitions_paused") == 0, "an operator wants it"
     run(sidecar, "pause", "--topic", topic)  # from now on it is only not delivered
     inbox.wait_stored(3)
     time.sleep(2)

@@ -245,7 +245,8 @@ static void gauges_finished(struct table *table, const struct job *job)
 	}
 	/* Rows for nobody are left out: they must not keep ingest from storing. */
 	for (size_t i = 0; i < gauges->known.count; i++)
-		sum += gauges->known.items[i].waiting + gauges->known.items[i].unrouted;
+		sum += gauges->known.items[i].waiting + gauges->known.items[i].unrouted +
+		       gauges->known.items[i].held;
 	/* If ingest placed nothing and the same number of rows waits, the next count is made later. */
 	unchanged = sum == schedule->sum && job->gauges.placed == schedule->placed;
 	admission_set_waiting(table->context->options.admission, sum, job->gauges.placed);

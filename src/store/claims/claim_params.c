@@ -28,6 +28,7 @@ enum type_kind { TYPE_ANY = 0, TYPE_PREFIX = 1, TYPE_EXACT = 2 };
 
 struct want {
 	const char *consumer;
+	const char *handler;
 	const char *topic;
 	const char *type;
 	size_t length; /* of the type, without the '*' */
@@ -49,6 +50,7 @@ static void collect(const struct routed *routed, void *arg)
 
 	*want = (struct want){
 		.consumer = routed->handler.consumer,
+		.handler = routed->handler.name,
 		.topic = sub->topic,
 		.type = sub->type,
 		.open = !routed->away && (wants->closed_too || !routed->closed),
@@ -97,6 +99,14 @@ static void add_wishes(struct params *params, const struct wants *wants)
 	}
 }
 
+static void add_handlers(struct params *params, const struct wants *wants)
+{
+	int handler = params_array(params, ARRAY_TEXT);
+
+	for (size_t i = 0; i < wants->count; i++)
+		array_text(params, handler, wants->items[i].handler);
+}
+
 static int add(
 	struct params *params, const struct routing *routing, bool closed_too, struct err *err)
 {
@@ -110,6 +120,8 @@ static int add(
 		routing_each(routing, collect, &wants);
 	qsort(items, wants.count, sizeof(*items), more_specific_first);
 	add_wishes(params, &wants);
+	if (closed_too)
+		add_handlers(params, &wants);
 	return 0;
 }
 

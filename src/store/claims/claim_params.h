@@ -13,7 +13,7 @@ void add_seqs_without(struct params *params, const struct refused_seqs *without)
  * NULL routing the arrays are empty, so no message matches. FAULT_MEMORY. */
 int add_subscriptions(struct params *params, const struct routing *routing, struct err *err);
 /* The same, but `open` is true for every handler that is not away, also for those that accept
- * nothing at the moment. */
+ * nothing at the moment; and a sixth array, with the names of the handlers. */
 int add_connected(struct params *params, const struct routing *routing, struct err *err);
 /* Appends the hash of a key as PostgreSQL stores it: 8 bytes, the most significant byte first. */
 void add_hash(struct params *params, int array, uint64_t hash);

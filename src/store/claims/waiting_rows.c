@@ -259,6 +259,7 @@ static void read_backlog(const struct backlog_rows *results, struct backlog *out
 	out->waiting = rows_int(results->waiting, 0, 0);
 	out->oldest_due_ms = rows_int(results->waiting, 0, 1);
 	out->unrouted = rows_int(results->unrouted, 0, 0);
+	out->held = rows_int(results->unrouted, 0, 2);
 	if (rows_int(results->unrouted, 0, 1) > out->oldest_due_ms)
 		out->oldest_due_ms = rows_int(results->unrouted, 0, 1);
 }

@@ -37,8 +37,9 @@ struct backlog {
 	char *consumer;  /* owned; "" = the one without a name */
 	int64_t waiting; /* at most `cap`; for a consumer that is not known, with the parked rows */
 	/* age of the oldest due row; without a matching handler, since it was received */
-	int64_t oldest_due_ms;
-	int64_t unrouted; /* no handler matches them; at most `cap` */
+	int64_t oldest_due_ms; /* without what is paused */
+	int64_t unrouted;      /* no handler matches them; at most `cap` */
+	int64_t held;          /* the same, but they wait for the end of a pause */
 };
 struct backlogs {
 	struct backlog *items;
