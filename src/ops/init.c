@@ -1,17 +1,20 @@
 /*
- * `inboxd init`. See commands.h. The values are arguments (--set) for the check, and lines of YAML for the file. The
- * password is only an argument.
+ * `inboxd init`. See commands.h. The values are arguments (--set) for the check. The file has what these arguments have set
+ * in the configuration that was checked, without secrets.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "config/load.h"
+#include "config/show.h"
+#include "config/sources/entries.h"
 #include "config/sources/text.h"
 #include "ops/commands.h"
 #include "store/pg/connect/connect.h"
@@ -19,16 +22,17 @@
 #define OWN_FILE "inboxd.yaml"
 
 struct draft {
-	struct strings set;   /* section.key=value */
-	struct buf postgres;  /* lines of the file */
-	const char *database; /* its name, among the texts of `set`; NULL: none was written */
-	bool password;
+	struct strings set;     /* section.key=value */
+	const char *database;   /* its name, among the texts of `set`; NULL: none was written */
+	struct config *config;  /* loaded from `set`; NULL: not yet */
+	struct buf not_written; /* the keys of secrets, separated by commas */
 };
 
 static void draft_fini(struct draft *draft)
 {
 	strings_fini(&draft->set);
-	buf_fini(&draft->postgres);
+	config_free(draft->config);
+	buf_fini(&draft->not_written);
 }
 
 /* A value in single quotes, in which YAML knows no other special character. */
@@ -72,13 +76,6 @@ static int add_keyword(const char *keyword, const char *value, void *arg, struct
 		return r;
 	if (strcmp(keyword, "dbname") == 0)
 		draft->database = strchr(draft->set.items[draft->set.count - 1], '=') + 1;
-	if (strcmp(keyword, "password") == 0 || strcmp(keyword, "sslpassword") == 0) {
-		draft->password = true;
-		return 0;
-	}
-	buf_addf(&draft->postgres, "  %s: ", keyword);
-	add_quoted(&draft->postgres, value);
-	buf_add_char(&draft->postgres, '\n');
 	return 0;
 }
 
@@ -98,88 +95,241 @@ static int read_arguments(struct draft *draft, const struct cli *cli, struct err
 		r = set(draft, "kafka.group.id",
 			draft->database != NULL ? draft->database : "inboxd", err);
 	for (size_t i = 0; i < cli->set_count && r == 0; i++)
+		r = check_text(cli->set[i], err);
+	for (size_t i = 0; i < cli->set_count && r == 0; i++)
 		r = strings_add(&draft->set, cli->set[i], strlen(cli->set[i]), err);
 	return r;
 }
 
 /* Prints what the check finds. 0: both servers can be reached. */
-static int try_servers(const struct draft *draft, struct err *err)
+static int try_servers(struct draft *draft, struct err *err)
 {
-	CLEANUP(config_freep) struct config *config = NULL;
 	const struct config_sources sources = {
 		.set = (const char *const *)draft->set.items,
 		.set_count = draft->set.count,
 	};
-	int r = config_load(&config, &sources, err);
+	int r = config_load(&draft->config, &sources, err);
 
-	return r != 0 ? r : check_servers(config);
+	return r != 0 ? r : check_servers(draft->config);
 }
 
-static void add_file(struct buf *out, struct draft *draft, const struct cli *cli)
+/* --- The file ---------------------------------------------------------------------------------- */
+
+/* What is written above a key or a section. */
+static const struct {
+	const char *above; /* of a section with a colon */
+	const char *text;
+} comments[] = {
+	{ "kafka.topics",
+		"  # The topics to read; a name that begins with ^ is a regular expression.\n" },
+	{ "kafka.group.id",
+		"  # The name of your service. All its sidecars have the same; do not change it "
+		"later.\n" },
+	{ "postgres:", "\n# The database of your service: keywords of libpq.\n" },
+};
+
+static const char hints[] =
+	"\n"
+	"# Every other key of librdkafka can be in the section kafka, for example:\n"
+	"#   security.protocol: sasl_ssl\n"
+	"#   sasl.username: billing\n"
+	"#   sasl.password: file:/run/secrets/kafka-password\n"
+	"# The password of PostgreSQL, in the section postgres:\n"
+	"#   password: file:/run/secrets/postgres-password\n"
+	"\n"
+	"# Where to find the event id: locations, tried in order. A location is header:NAME, key "
+	"or "
+	"json:/POINTER.\n"
+	"# topics:\n"
+	"#   \"*\":\n"
+	"#     id: [header:id, json:/event_id]\n"
+	"\n"
+	"# socket:\n"
+	"#   path: /run/inboxd/inbox.sock   # where handlers connect; its directory must exist\n"
+	"# http:\n"
+	"#   listen: 127.0.0.1:9464         # /metrics, /readyz, /status, /config\n";
+
+static void add_comment(struct buf *out, const char *above)
 {
-	buf_add_str(out,
-		"# Written by `inboxd init`. All keys: docs/configuration.md.\n"
-		"kafka:\n"
-		"  # The topics to read; a name that begins with ^ is a regular expression.\n"
-		"  topics: [");
-	add_quoted(out, cli->words[0]);
-	buf_add_str(out, "]\n  bootstrap.servers: ");
-	add_quoted(out, cli->words[1]);
-	buf_add_str(out,
-		"\n"
-		"  # The name of your service. All its sidecars have the same; do not change "
-		"it later.\n"
-		"  group.id: ");
-	add_quoted(out, draft->database != NULL ? draft->database : "inboxd");
-	buf_add_str(out, "\n"
-			 "  # Every other key of librdkafka can follow, for example:\n"
-			 "  # security.protocol: sasl_ssl\n"
-			 "  # sasl.username: billing\n"
-			 "  # sasl.password: file:/run/secrets/kafka-password\n"
-			 "\n"
-			 "# The database of your service: keywords of libpq.\n"
-			 "postgres:\n");
-	buf_add_str(out, draft->postgres.length == 0 ? "  {}\n" : buf_str(&draft->postgres));
-	buf_add_str(out,
-		"  # password: file:/run/secrets/postgres-password\n"
-		"\n"
-		"# Where to find the event id: locations, tried in order. A location is\n"
-		"# header:NAME, key or json:/POINTER.\n"
-		"# topics:\n"
-		"#   \"*\":\n"
-		"#     id: [header:id, json:/event_id]\n"
-		"\n"
-		"# socket:\n"
-		"#   path: /run/inboxd/inbox.sock   # where handlers connect; its directory must "
-		"exist\n"
-		"# http:\n"
-		"#   listen: 127.0.0.1:9464         # /metrics, /readyz, /status, /config\n");
+	for (size_t i = 0; i < sizeof(comments) / sizeof(comments[0]); i++) {
+		if (strcmp(comments[i].above, above) == 0)
+			buf_add_str(out, comments[i].text);
+	}
 }
 
+static void add_value(struct buf *out, const struct entry *entry)
+{
+	CLEANUP(buf_fini) struct buf file = BUF_INIT;
+
+	if (entry->file != NULL) {
+		buf_addf(&file, "file:%s", entry->file);
+		add_quoted(out, buf_str(&file));
+		return;
+	}
+	buf_add_str(out, entry->list ? "[" : "");
+	for (size_t i = 0; i < entry->texts.count; i++) {
+		buf_add_str(out, i == 0 ? "" : ", ");
+		add_quoted(out, entry->texts.items[i]);
+	}
+	buf_add_str(out, entry->list ? "]" : "");
+}
+
+static bool was_given(const struct entry *entry, const struct section *section)
+{
+	return entry->section == section && strncmp(entry->origin, "--set", 5) == 0;
+}
+
+static bool is_same_scope(const struct entry *a, const struct entry *b)
+{
+	return a->scope == NULL || b->scope == NULL ? a->scope == b->scope
+						    : strcmp(a->scope, b->scope) == 0;
+}
+
+/* A secret is written only if its value is in a file. */
+static void add_entry(struct buf *out, struct draft *draft, const struct entry *entry)
+{
+	const char *text = entry->texts.count == 0 ? "" : entry->texts.items[0];
+
+	if (entry->option == NULL && entry->file == NULL && config_is_secret(entry->name, text)) {
+		buf_addf(&draft->not_written, "%s%s", draft->not_written.length == 0 ? "" : ", ",
+			entry->path);
+		return;
+	}
+	add_comment(out, entry->path);
+	buf_add_str(out, entry->scope == NULL ? "  " : "    ");
+	if (entry->name[strspn(entry->name, "abcdefghijklmnopqrstuvwxyz0123456789._-")] == '\0')
+		buf_add_str(out, entry->name);
+	else
+		add_quoted(out, entry->name);
+	buf_add_str(out, ": ");
+	add_value(out, entry);
+	buf_add_char(out, '\n');
+}
+
+/* The keys with the scope of the entry at `first`, if that is the first one of them. */
+static void add_scope(
+	struct buf *out, struct draft *draft, const struct section *section, size_t first)
+{
+	const struct entries *entries = draft->config->entries;
+	const struct entry *named = &entries->items[first];
+
+	for (size_t i = 0; i < first; i++) {
+		if (was_given(&entries->items[i], section) &&
+			is_same_scope(&entries->items[i], named))
+			return;
+	}
+	if (named->scope != NULL) {
+		buf_add_str(out, "  ");
+		add_quoted(out, named->scope);
+		buf_add_str(out, ":\n");
+	}
+	for (size_t i = first; i < entries->count; i++) {
+		if (was_given(&entries->items[i], section) &&
+			is_same_scope(&entries->items[i], named))
+			add_entry(out, draft, &entries->items[i]);
+	}
+}
+
+static void add_section(struct buf *out, struct draft *draft, const struct section *section)
+{
+	const struct entries *entries = draft->config->entries;
+	CLEANUP(buf_fini) struct buf keys = BUF_INIT;
+	CLEANUP(buf_fini) struct buf title = BUF_INIT;
+
+	for (size_t i = 0; i < entries->count; i++) {
+		if (was_given(&entries->items[i], section))
+			add_scope(&keys, draft, section, i);
+	}
+	if (keys.length == 0)
+		return;
+	buf_addf(&title, "%s:", section->name);
+	add_comment(out, buf_str(&title));
+	buf_addf(out, "%s\n%s", buf_str(&title), buf_str(&keys));
+	if (!buf_ok(&keys) || !buf_ok(&title))
+		out->broken = true;
+}
+
+static void add_file(struct buf *out, struct draft *draft)
+{
+	buf_add_str(out, "# Written by `inboxd init`. All keys: docs/configuration.md.\n");
+	for (const struct section *section = option_sections; section->name != NULL; section++)
+		add_section(out, draft, section);
+	buf_add_str(out, hints);
+}
+
+static int exists(const char *path, struct err *err)
+{
+	return err_set(err, FAULT_USAGE,
+		"%s exists, and was not changed: give another file with --config, or --force",
+		path);
+}
+
+static int write_all(int fd, const struct buf *text)
+{
+	size_t done = 0;
+
+	while (done < text->length) {
+		ssize_t n = write(fd, text->data + done, text->length - done);
+
+		if (n < 0 && errno != EINTR)
+			return -1;
+		done += n > 0 ? (size_t)n : 0;
+	}
+	return fsync(fd);
+}
+
+/* A file with `force` keeps its mode. */
+static int set_mode(int fd, const char *path)
+{
+	struct stat old;
+
+	return fchmod(fd, stat(path, &old) == 0 ? old.st_mode & 07777 : 0640);
+}
+
+static int put_in_place(const char *made, const char *path, bool force)
+{
+	if (force)
+		return rename(made, path);
+	return link(made, path) == 0 ? unlink(made) : -1;
+}
+
+/* The file is complete or absent: it is written under another name first. */
 static int write_file(const char *path, bool force, const struct buf *text, struct err *err)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : O_EXCL), 0640);
-	bool written;
+	CLEANUP(buf_fini) struct buf name = BUF_INIT;
+	char *made;
+	int error;
+	int fd;
 
-	if (fd < 0 && errno == EEXIST)
-		return err_set(err, FAULT_USAGE,
-			"%s exists, and was not changed: give another file with --config, or "
-			"--force",
-			path);
+	buf_addf(&name, "%s.XXXXXX", path);
+	(void)buf_str(&name);
+	if (!buf_ok(&name))
+		return err_memory(err);
+	made = name.data;
+	fd = mkostemp(made, O_CLOEXEC);
 	if (fd < 0)
 		return err_set(err, FAULT_USAGE, "cannot write %s: %s", path, strerror(errno));
-	written = write(fd, text->data, text->length) == (ssize_t)text->length;
-	if (close(fd) == 0 && written)
-		return 0;
-	return err_set(err, FAULT_USAGE, "cannot write %s: %s", path, strerror(errno));
+	if (set_mode(fd, path) == 0 && write_all(fd, text) == 0 && close(fd) == 0) {
+		if (put_in_place(made, path, force) == 0)
+			return 0;
+		error = errno;
+	} else {
+		error = errno;
+		(void)close(fd);
+	}
+	(void)unlink(made);
+	if (error == EEXIST)
+		return exists(path, err);
+	return err_set(err, FAULT_USAGE, "cannot write %s: %s", path, strerror(error));
 }
 
-static void print_next(const char *path, bool password)
+static void print_next(const char *path, struct buf *not_written)
 {
 	(void)printf("wrote   %s\n\n", path);
-	if (password)
-		(void)puts("The password was not written: set PGPASSWORD, or postgres.password to "
-			   "file:/PATH.\n");
+	if (not_written->length > 0)
+		(void)printf("Secrets were not written: %s. Add each as file:/PATH, or set the "
+			     "variable of the environment for it.\n\n",
+			buf_str(not_written));
 	(void)printf("Next:\n"
 		     "  inboxd migrate -c %s    creates the schema\n"
 		     "  inboxd check -c %s      tests everything that `run` needs\n"
@@ -189,7 +339,7 @@ static void print_next(const char *path, bool password)
 
 int command_init(const struct cli *cli, struct err *err)
 {
-	CLEANUP(draft_fini) struct draft draft = { .postgres = BUF_INIT };
+	CLEANUP(draft_fini) struct draft draft = { .not_written = BUF_INIT };
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
 	const char *path = cli_config_file(cli, getenv("INBOXD_CONFIG"), OWN_FILE);
 	int r;
@@ -201,10 +351,7 @@ int command_init(const struct cli *cli, struct err *err)
 	if (path == NULL)
 		path = OWN_FILE;
 	if (!cli->force && access(path, F_OK) == 0)
-		return err_set(err, FAULT_USAGE,
-			"%s exists, and was not changed: give another file with --config, or "
-			"--force",
-			path);
+		return exists(path, err);
 	r = read_arguments(&draft, cli, err);
 	if (r == 0)
 		r = try_servers(&draft, err);
@@ -212,10 +359,10 @@ int command_init(const struct cli *cli, struct err *err)
 		(void)puts("no file was written");
 		return r;
 	}
-	add_file(&text, &draft, cli);
-	r = buf_ok(&text) && buf_ok(&draft.postgres) ? write_file(path, cli->force, &text, err)
-						     : err_memory(err);
+	add_file(&text, &draft);
+	r = buf_ok(&text) && buf_ok(&draft.not_written) ? write_file(path, cli->force, &text, err)
+							: err_memory(err);
 	if (r == 0)
-		print_next(path, draft.password);
+		print_next(path, &draft.not_written);
 	return r;
 }

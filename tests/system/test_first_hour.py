@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import subprocess
 
 from support.sidecar import binary
@@ -65,6 +66,10 @@ def init(path, *arguments):
     return subprocess.run([binary(), "init", "-c", str(path), *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
+def command(path, *arguments):
+    return subprocess.run([binary(), *arguments, "-c", str(path)], capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_init_writes_a_file_with_which_check_reaches_both_servers(kafka, postgres, streams, topic, tmp_path):
     path = tmp_path / "inboxd.yaml"
     database = postgres.conninfo() + " password=hunter2"
@@ -75,6 +80,51 @@ def test_init_writes_a_file_with_which_check_reaches_both_servers(kafka, postgre
     assert refused.returncode == 1 and "was not changed" in refused.stderr and path.read_text() == before
     checked = subprocess.run([binary(), "check", "-c", str(path)], capture_output=True, text=True, timeout=60, check=False)
     assert "ok     kafka" in checked.stdout and "ok     postgres" in checked.stdout
+
+
+def test_init_writes_what_it_checked_and_the_file_works(make_inboxd, kafka, postgres, streams, make_topic, tmp_path, database):
+    path, first, second = tmp_path / "inboxd.yaml", make_topic(), make_topic()
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2")
+    conninfo = f"{postgres.conninfo(database)} password=hunter2"
+    sets = ["retry.max_attempts=7", f"topics.{first}.id=header:id,key", "inbox.schema=mine", "kafka.sasl.password=hunter2",
+            f"kafka.ssl.key.password=file:{secret}", "kafka.client.id=it's", f"socket.path={tmp_path}/inbox.sock", "http.listen="]
+    made = init(path, f"{first},{second}", kafka.bootstrap, conninfo, *(word for one in sets for word in ("--set", one)))
+    assert made.returncode == 0, made.stdout + made.stderr
+    text = path.read_text()
+    assert "hunter2" not in text and f"  topics: ['{first}', '{second}']\n" in text
+    assert "Secrets were not written: kafka.sasl.password, postgres.password." in made.stdout
+    checked = command(path, "check", "--json")
+    found = {line["key"]: line["value"] for line in json.loads(checked.stdout)["configuration"]}
+    assert {key: found[key] for key in ("retry.max_attempts", "inbox.schema", "kafka.topics", "kafka.client.id", f"topics.{first}.id")} == {
+        "retry.max_attempts": "7", "inbox.schema": "mine", "kafka.topics": f"[{first}, {second}]", "kafka.client.id": "it's",
+        f"topics.{first}.id": "[header:id, key]"}
+    assert found["kafka.ssl.key.password"] == "***" and "kafka.sasl.password" not in found
+
+
+def test_check_and_run_work_with_the_file_that_init_writes(kafka, postgres, topic, tmp_path, database):
+    path = tmp_path / "inboxd.yaml"
+    path.write_text("old")
+    path.chmod(0o600)
+    arguments = (topic, kafka.bootstrap, postgres.conninfo(database), "--set", f"socket.path={tmp_path}/inbox.sock", "--set", "http.listen=")
+    assert init(path, *arguments).returncode == 1 and path.read_text() == "old"
+    assert init(path, *arguments, "--force").returncode == 0
+    assert path.stat().st_mode & 0o777 == 0o600 and os.listdir(tmp_path) == ["inboxd.yaml"]
+    assert command(path, "migrate").returncode == 0
+    checked = command(path, "check")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    with subprocess.Popen([binary(), "run", "-c", str(path)], stderr=subprocess.PIPE, text=True) as run:
+        assert any("event=started " in line for line in run.stderr)
+        run.terminate()
+        assert run.wait(30) == 0
+
+
+def test_init_leaves_nothing_behind_when_it_cannot_write(kafka, postgres, topic, tmp_path, database):
+    path = tmp_path / "directory"
+    path.mkdir()
+    result = init(path, topic, kafka.bootstrap, postgres.conninfo(database), "--force")
+    assert result.returncode == 1 and f"cannot write {path}: " in result.stderr
+    assert os.listdir(tmp_path) == ["directory"]
 
 
 def test_init_says_what_is_wrong_and_writes_nothing(kafka, topic, tmp_path):

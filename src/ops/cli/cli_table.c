@@ -53,9 +53,10 @@ const struct command_row cli_commands[] = {
 		"TOPIC BROKER DATABASE",
 		"Connects to the broker (HOST:PORT) and to the database, says what is wrong, and writes a\n"
 		"commented configuration file: --config, otherwise INBOXD_CONFIG, otherwise inboxd.yaml.\n"
-		"DATABASE is postgres://USER@HOST:PORT/NAME, or \"host=... user=... dbname=...\". A password\n"
-		"in it is used for the check and not written. An existing file is not replaced without\n"
-		"--force. Exit code 3: PostgreSQL, 4: Kafka cannot be reached, and no file was written.\n", 3 },
+		"TOPIC can be several, separated by commas. DATABASE is postgres://USER@HOST:PORT/NAME, or\n"
+		"\"host=... user=... dbname=...\". The file has what was checked, also each --set. Secrets\n"
+		"are not written. An existing file stays as it is. Exit code 3: PostgreSQL, 4: Kafka\n"
+		"cannot be reached, and no file was written.\n", 3 },
 	{ COMMAND_STATUS, "status", "Show waiting and dead messages, partitions and instances", "",
 		"Counts stop at 10000, so that the command is equally fast for tables of any size.\n", 0 },
 	{ COMMAND_LIST, "list", "List messages, rejects or conflicts", "",
