@@ -146,6 +146,7 @@ static int make_janitor(struct daemon *daemon, struct instance_run *run, struct 
 	struct janitor_options options = {
 		.config = daemon->config,
 		.metrics = daemon->metrics,
+		.ages = &daemon->ages,
 		.instance = run->instance.id,
 	};
 

@@ -11,6 +11,7 @@
 #include "daemon/daemon.h"
 #include "dispatch/sessions/socket.h"
 #include "http/http.h"
+#include "periodic/janitor.h"
 #include "report/health.h"
 #include "report/metrics.h"
 #include "report/supervision.h"
@@ -31,6 +32,7 @@ struct daemon {
 	struct http *http;
 	struct trace *trace; /* NULL = tracing is off */
 	struct supervision supervision;
+	struct janitor_ages ages; /* of the janitors of all instances */
 	struct socket_lock lock;
 	int32_t earlier; /* id of the previous instance of this process; 0 = this is the first */
 	pthread_t signal_thread;

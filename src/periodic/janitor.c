@@ -41,9 +41,7 @@ struct janitor {
 	struct metric *dropped;
 	struct metric *expired; /* requests */
 	int batch_rows;
-	const struct config *config; /* its ages are applied; NULL before the first round */
-	bool shorter[RETAIN_KINDS];  /* to be logged before it is applied */
-	int64_t due_ms[RETAIN_KINDS];
+	struct janitor_ages *ages;
 	int64_t affected[RETAIN_KINDS]; /* since the last log line */
 	int64_t logged_ms;
 	int64_t count_due_ms; /* of requests */
@@ -106,29 +104,40 @@ static int64_t shortest_idle_ms(const struct config *config)
 	return shortest;
 }
 
-/* Says what a shorter age will delete. The number is -1 if it cannot be found out in time; a sidecar may not read the
- * audit table. */
+/* Counts what a shorter age will delete. Positive: not known, and `unknown` says why. */
+static int preview(struct janitor *janitor, enum retain_kind kind, struct retain_preview *out,
+	struct err *unknown)
+{
+	int r;
+
+	if (kind == RETAIN_AUDIT)
+		return -err_set(unknown, FAULT_CHECK, "a sidecar may not read the audit table");
+	r = retain_preview(
+		janitor->periodic.db, kind, age_of(janitor->ages->config, kind), out, unknown);
+	return r < 0 && db_error_kind(unknown) != PG_ERROR_LOST ? -r : r;
+}
+
+/* Says what a shorter age will delete. */
 static int announce(struct janitor *janitor, enum retain_kind kind, struct err *err)
 {
-	const int64_t age_ms = age_of(janitor->config, kind);
+	struct retain_preview found = { .rows = -1 };
 	struct err unknown = ERR_INIT;
-	int64_t rows = -1;
-	int r = kind == RETAIN_AUDIT
-			? 0
-			: retain_preview(janitor->periodic.db, kind, age_ms, &rows, &unknown);
+	int r = preview(janitor, kind, &found, &unknown);
 
-	if (r < 0 && db_error_kind(&unknown) == PG_ERROR_LOST) {
+	if (r < 0) {
 		*err = unknown;
 		return r;
 	}
 	log_warn("retention_shorter", LOG_STR("what", retain_name(kind)),
-		LOG_INT("age_s", age_ms / 1000), LOG_INT("rows", rows),
+		LOG_INT("age_s", age_of(janitor->ages->config, kind) / 1000),
+		LOG_INT("rows", found.rows), LOG_STR("more", found.more ? "true" : "false"),
+		LOG_STR("not_counted", found.rows < 0 ? unknown.text : NULL),
 		LOG_INT("begins_in_ms", SHORTER_PAUSE_MS),
 		LOG_STR("next",
 			"these rows are deleted, or lose their payloads; to keep them, restore the "
 			"previous age and send SIGHUP before"));
-	janitor->shorter[kind] = false;
-	janitor->due_ms[kind] = clock_now_ms() + SHORTER_PAUSE_MS;
+	janitor->ages->shorter[kind] = false;
+	janitor->ages->due_ms[kind] = clock_now_ms() + SHORTER_PAUSE_MS;
 	return 0;
 }
 
@@ -144,7 +153,7 @@ static int run_batch(struct janitor *janitor, const struct config *config, enum 
 	struct retain_done done;
 	int r;
 
-	if (batch.age_ms == CONFIG_NEVER || clock_now_ms() < janitor->due_ms[kind])
+	if (batch.age_ms == CONFIG_NEVER || clock_now_ms() < janitor->ages->due_ms[kind])
 		return 0;
 	r = retain_run(janitor->periodic.db, &batch, &done, err);
 	if (r != 0)
@@ -156,7 +165,7 @@ static int run_batch(struct janitor *janitor, const struct config *config, enum 
 		metric_add(janitor->expired, done.affected);
 	else if (kind != RETAIN_INSTANCES)
 		metric_add(janitor->purged, done.affected);
-	janitor->due_ms[kind] = done.more ? 0 : clock_now_ms() + idle_ms(config, kind);
+	janitor->ages->due_ms[kind] = done.more ? 0 : clock_now_ms() + idle_ms(config, kind);
 	*more |= done.more;
 	return 0;
 }
@@ -168,7 +177,7 @@ static int run_batches(struct janitor *janitor, bool *more, struct err *err)
 	int r = periodic_open_db(periodic, err);
 
 	for (int kind = 0; r == 0 && kind < RETAIN_KINDS; kind++) {
-		if (janitor->shorter[kind])
+		if (janitor->ages->shorter[kind])
 			r = announce(janitor, kind, err);
 	}
 	for (int kind = 0; r == 0 && kind < RETAIN_KINDS && !periodic_is_stopping(periodic); kind++)
@@ -264,19 +273,19 @@ static void recovered(void *arg, const struct outage_log *line)
 static void configured(void *arg, const struct config *config)
 {
 	struct janitor *janitor = arg;
-	const struct config *before = janitor->config;
+	const struct config *before = janitor->ages->config;
 	const int64_t now_ms = clock_now_ms();
 
 	for (int kind = 0; kind < RETAIN_KINDS; kind++) {
 		bool same = before != NULL && age_of(config, kind) == age_of(before, kind);
 
-		if (same && (janitor->shorter[kind] || janitor->due_ms[kind] > now_ms))
+		if (same && (janitor->ages->shorter[kind] || janitor->ages->due_ms[kind] > now_ms))
 			continue;
-		janitor->shorter[kind] =
+		janitor->ages->shorter[kind] =
 			before != NULL && !same && age_of(config, kind) < age_of(before, kind);
-		janitor->due_ms[kind] = 0;
+		janitor->ages->due_ms[kind] = 0;
 	}
-	janitor->config = config;
+	janitor->ages->config = config;
 }
 
 static int run_round(void *arg, int64_t *pause_ms, struct err *err)
@@ -324,6 +333,7 @@ int janitor_new(struct janitor **out, const struct janitor_options *options, str
 	if (janitor == NULL)
 		return err_memory(err);
 	janitor->options = *options;
+	janitor->ages = options->ages;
 	janitor->batch_rows = BATCH_ROWS;
 	janitor->purged = metrics_get(options->metrics, METER_PURGED, NULL, NULL);
 	janitor->dropped = metrics_get(options->metrics, METER_PAYLOADS_DROPPED, NULL, NULL);

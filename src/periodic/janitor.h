@@ -12,13 +12,23 @@
 
 #include "config/config.h"
 #include "report/metrics.h"
+#include "store/periodic/retain_batch.h"
 
 struct janitor;
+
+/* Which ages are applied. It outlives a janitor, so that a new instance of the process still waits before it applies a
+ * shorter age. Zeroed at the start of the process; the thread of the janitor uses it. */
+struct janitor_ages {
+	const struct config *config; /* NULL before the first round */
+	bool shorter[RETAIN_KINDS];  /* to be logged before it is applied */
+	int64_t due_ms[RETAIN_KINDS];
+};
 
 /* Keeps everything; it must outlive the janitor. */
 struct janitor_options {
 	const struct config *config;
 	struct metrics *metrics;
+	struct janitor_ages *ages;
 	int32_t instance;
 };
 

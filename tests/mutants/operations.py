@@ -78,7 +78,7 @@ MUTANTS = [
            tests=["unit/test_log_limit.c::at_the_end_all_counts_are_due",
                   "system/test_logs.py::test_the_count_of_suppressed_lines_is_logged_at_the_end"]),
     mutant("E9", "a shorter retention deletes at once",
-           edit("src/periodic/janitor.c", "janitor->due_ms[kind] = clock_now_ms() + SHORTER_PAUSE_MS;", "janitor->due_ms[kind] = 0;"),
+           edit("src/periodic/janitor.c", "janitor->ages->due_ms[kind] = clock_now_ms() + SHORTER_PAUSE_MS;", "janitor->ages->due_ms[kind] = 0;"),
            tests=["system/test_reload.py::test_a_shorter_retention_says_how_many_rows_it_deletes_and_waits_a_minute"]),
     mutant("E9", "check accepts any inboxd as its own",
            edit("src/http/listen.c", "own = inboxd && has_socket(answer.body, config->socket.path);", "own = inboxd;"),

@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -91,11 +92,40 @@ def test_a_shorter_retention_says_how_many_rows_it_deletes_and_waits_a_minute(st
     reload(sidecar, {"retention": {"processed": "1h"}})
     (line,) = eventually(lambda: lines(sidecar, "retention_shorter"))
     assert (line["what"], line["rows"], line["age_s"], line["begins_in_ms"]) == ("processed", 2, HOUR, 60000)
+    assert (line["more"], line["not_counted"]) == ("false", None)
     throughout(lambda: inbox.count() == 3, 5)
     reload(sidecar, {"retention": {"processed": "7d"}})
     reload(sidecar, {"retention": {"processed": "1h"}})
     eventually(lambda: len(lines(sidecar, "retention_shorter")) == 2)
     throughout(lambda: inbox.count() == 3, 2)
+
+
+def test_a_shorter_retention_of_the_audit_table_says_why_it_has_no_number(start_inboxd):
+    sidecar = start_inboxd(log={"format": "json"}, retention={"audit": "7d"})
+    reload(sidecar, {"retention": {"audit": "1h"}})
+    (line,) = eventually(lambda: lines(sidecar, "retention_shorter"))
+    assert (line["what"], line["rows"], line["not_counted"]) == ("audit", -1, "a sidecar may not read the audit table")
+
+
+@pytest.mark.slow
+def test_a_new_instance_of_the_process_waits_for_the_rest_of_the_minute_and_deletes(start_inboxd, handler, streams, topic, inbox):
+    """The retention was `never`, and the lease is lost within the minute."""
+    sidecar = start_inboxd(log={"format": "json"}, retention={"processed": "never"})
+    handler(sidecar, always(DONE))
+    streams.events(topic, ["a", "b", "c"])
+    inbox.wait_processed(3)
+    inbox.query("UPDATE inbox.inbox_messages SET processed_at = processed_at - interval '2 h', received_at = received_at - interval '2 h'"
+                " WHERE event_id <> 'c'")
+    reload(sidecar, {"retention": {"processed": "1h"}})
+    (line,) = eventually(lambda: lines(sidecar, "retention_shorter"))
+    began = time.monotonic()
+    assert line["rows"] == 2
+    inbox.execute("UPDATE inbox.inbox_instances SET fenced_at = now() WHERE stopped_at IS NULL")
+    eventually(lambda: len(lines(sidecar, "started")) == 2, timeout=30)
+    throughout(lambda: inbox.count() == 3, 45 - (time.monotonic() - began))
+    eventually(lambda: inbox.count() == 1, timeout=60)
+    assert time.monotonic() - began > 58
+    assert len(lines(sidecar, "retention_shorter")) == 1
 
 
 @pytest.mark.parametrize(("section", "key", "meant"), [

@@ -49,8 +49,8 @@ int retain_run(
 	return 0;
 }
 
-int retain_preview(
-	struct db *db, enum retain_kind kind, int64_t age_ms, int64_t *out, struct err *err)
+int retain_preview(struct db *db, enum retain_kind kind, int64_t age_ms, struct retain_preview *out,
+	struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -58,11 +58,13 @@ int retain_preview(
 
 	params_text(&params, names[kind]);
 	params_bigint(&params, age_ms);
-	params_bigint(&params, PREVIEW_MOST);
+	params_bigint(&params, PREVIEW_MOST + 1);
 	r = db_run(db, QUERY_RETAIN_PREVIEW, &params, &rows, err);
-	if (r == 0)
-		*out = rows_int(rows, 0, 0);
-	return r;
+	if (r != 0)
+		return r;
+	out->more = rows_int(rows, 0, 0) > PREVIEW_MOST;
+	out->rows = out->more ? PREVIEW_MOST : rows_int(rows, 0, 0);
+	return 0;
 }
 
 int retain_count_requests(struct db *db, struct request_counts *out, struct err *err)

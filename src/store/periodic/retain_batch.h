@@ -43,9 +43,13 @@ enum { RETAIN_ANOTHERS = 1 };
 int retain_run(
 	struct db *db, const struct retain_batch *batch, struct retain_done *out, struct err *err);
 
-/* How many rows of this kind are so old, at most 100000. */
-int retain_preview(
-	struct db *db, enum retain_kind kind, int64_t age_ms, int64_t *out, struct err *err);
+/* How many rows of this kind are so old. */
+struct retain_preview {
+	int64_t rows; /* at most 100000 */
+	bool more;
+};
+int retain_preview(struct db *db, enum retain_kind kind, int64_t age_ms, struct retain_preview *out,
+	struct err *err);
 
 /* Requests with an idempotency key. */
 struct request_counts {
