@@ -10,9 +10,9 @@ BEGIN
     END IF;
 END $$;
 
--- Stops delivery: no message of the topic, or for the consumer or the handler, is delivered. Messages in flight finish.
--- ingest: the topic is not read from Kafka either; without it, messages are still stored. False: it is already paused in
--- this way.
+-- Stops the delivery: no message of the topic, or for the consumer or the handler, is delivered. Messages in flight finish.
+-- ingest: the topic is not read from Kafka either; without it, storing goes on. False: it is paused in this way already. A
+-- pause keeps its begin, and its reason with who gave it unless there is another one.
 CREATE OR REPLACE FUNCTION inbox.pause(kind text, name text, reason text DEFAULT NULL, ingest boolean DEFAULT false)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -26,8 +26,9 @@ BEGIN
     INSERT INTO inbox.inbox_pauses AS p (kind, name, ingest, reason)
     VALUES (pause.kind, pause.name, pause.ingest, pause.reason)
     ON CONFLICT ON CONSTRAINT inbox_pauses_pkey DO UPDATE
-    SET ingest = excluded.ingest, who = session_user, reason = excluded.reason
-    WHERE p.ingest <> excluded.ingest OR p.reason IS DISTINCT FROM excluded.reason;
+    SET ingest = excluded.ingest, reason = coalesce(excluded.reason, p.reason),
+        who = CASE WHEN excluded.reason IS NULL THEN p.who ELSE session_user END
+    WHERE p.ingest <> excluded.ingest OR excluded.reason IS NOT NULL AND p.reason IS DISTINCT FROM excluded.reason;
     GET DIAGNOSTICS changed = ROW_COUNT;
     PERFORM inbox.audit('pause', jsonb_build_object('kind', kind, 'name', name, 'ingest', ingest), reason, changed);
     PERFORM pg_notify('inboxd_replay', '');

@@ -19,8 +19,8 @@ static void log_change(const struct pauses *before, const struct pauses *after)
 				LOG_STR("name", pause->name),
 				LOG_STR("reading", pause->ingest ? "stopped" : "goes on"),
 				LOG_STR("next",
-					"`inboxd status` says who paused it and why; `inboxd "
-					"resume` ends the pause"));
+					"its messages wait until `inboxd resume`; `inboxd status` "
+					"says who paused it and why"));
 	}
 	for (size_t i = 0; i < before->count; i++) {
 		const struct pause *pause = &before->items[i];

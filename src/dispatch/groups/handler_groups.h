@@ -54,7 +54,7 @@ struct handler_groups {
 	struct buf away;        /* known handlers without a connection here, a JSON array */
 	struct buf paused;      /* what is paused, a JSON array */
 	struct pauses pauses;   /* the same */
-	bool pauses_known;      /* it was read from the table */
+	bool pauses_known;      /* they were read once */
 	uint64_t changes;       /* of handlers, so far */
 	bool exchange_soon;     /* something changed that the table should have */
 	int64_t exchanged_ms;   /* when the last exchange began */
