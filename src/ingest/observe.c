@@ -65,18 +65,25 @@ static void log_back(struct ingest *ingest, int64_t end_ms)
 	ingest->observer.lost = (struct lost_broker){ .faults = 0 };
 }
 
+static void raise_doubt(struct observer *observer)
+{
+	if (observer->doubt == 0)
+		observer->doubt = 1;
+}
+
 void observe_broker_failed(void *arg, const struct broker_fault *fault)
 {
 	struct ingest *ingest = arg;
 	struct lost_broker *lost = &ingest->observer.lost;
 
-	ingest->observer.broker_doubted = true;
+	raise_doubt(&ingest->observer);
 	if (fault->kind == BROKERS_ALL_DOWN) {
 		atomic_store(&ingest->options.health->broker_ok, false);
 		log_all_down(ingest);
 		return;
 	}
 	lost->faults++;
+	lost->fresh = true;
 	lost->fault_ms = clock_now_ms();
 	lost->next = fault->next;
 	(void)snprintf(lost->error, sizeof(lost->error), "%s", fault->error);
@@ -84,19 +91,19 @@ void observe_broker_failed(void *arg, const struct broker_fault *fault)
 		log_fault(ingest, fault);
 }
 
-/* Other brokers answer. */
+/* Other brokers answer. The faults of a broker that stays away come seldom, so they count until there was none for a
+ * while. */
 static void log_lost_broker(struct ingest *ingest)
 {
 	struct lost_broker *lost = &ingest->observer.lost;
-	struct outage_log *brokers = &ingest->observer.brokers;
 	const struct broker_fault fault = { BROKER_LOST, "_TRANSPORT", lost->error,
 		"other brokers answer; librdkafka retries" };
 
-	if (lost->faults > 1 || (lost->faults > 0 && brokers->failures > 0))
+	if (lost->fresh && lost->faults > 1)
 		log_fault(ingest, &fault);
-	else if (brokers->failures > 0 && clock_now_ms() - lost->fault_ms > LOST_BROKER_MS)
+	else if (lost->faults > 0 && clock_now_ms() - lost->fault_ms > LOST_BROKER_MS)
 		log_back(ingest, lost->fault_ms);
-	lost->faults = 0;
+	lost->fresh = false;
 }
 
 void observe_soon(struct ingest *ingest)
@@ -110,19 +117,19 @@ static void check_brokers(struct ingest *ingest)
 {
 	atomic_bool *ok = &ingest->options.health->broker_ok;
 
-	if (!ingest->observer.broker_doubted && atomic_load(ok)) {
+	if (ingest->observer.doubt == 0 && atomic_load(ok)) {
 		log_lost_broker(ingest);
 		return;
 	}
+	raise_doubt(&ingest->observer);
 	if (broker_query_reaches_broker(consumer_handle(ingest->consumer), ANSWER_MS)) {
-		ingest->observer.broker_doubted = false;
-		ingest->observer.unanswered = 0;
+		ingest->observer.doubt = 0;
 		if (atomic_exchange(ok, true))
 			log_lost_broker(ingest);
 		else
 			log_back(ingest, clock_now_ms());
-	} else if (++ingest->observer.unanswered >= UNANSWERED) {
-		ingest->observer.unanswered = UNANSWERED;
+	} else if (++ingest->observer.doubt > UNANSWERED) {
+		ingest->observer.doubt = UNANSWERED;
 		atomic_store(ok, false);
 		log_all_down(ingest);
 	}

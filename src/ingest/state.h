@@ -144,8 +144,9 @@ struct membership {
 
 /* observe.c */
 struct lost_broker {
-	int faults; /* since the last request to the brokers */
-	int64_t fault_ms;
+	int faults;       /* without LOST_BROKER_MS between two of them */
+	bool fresh;       /* one of them came after the last look */
+	int64_t fault_ms; /* of the last one */
 	const char *next;
 	char error[256]; /* of the last fault; "" = none */
 };
@@ -153,8 +154,7 @@ struct lost_broker {
 struct observer {
 	int64_t at_ms;      /* next update of lag, credentials and broker state */
 	int64_t ends_at_ms; /* next request for the ends of paused partitions */
-	bool broker_doubted;
-	int unanswered;                     /* consecutive broker requests without an answer */
+	int doubt; /* 0: a broker is reachable; then 1, and 1 more for each request without an answer */
 	struct outage_log brokers;          /* one or all are unreachable */
 	struct lost_broker lost;            /* what librdkafka reported last */
 	struct rd_kafka_queue_s *retention; /* see topic_retention.h; NULL = answered */

@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from support.collector import Collector
+from support.process import free_port
 from support.scripts import always, DONE
 from support.wait import eventually
 
@@ -74,3 +76,60 @@ def test_an_outage_of_kafka_has_one_line_at_its_begin_and_one_at_its_end(busy, k
     assert ended(busy, "kafka_back", "kafka_error")["failures"] > 1
     assert lines(busy, "kafka_error")[0]["code"] == "_ALL_BROKERS_DOWN"
     assert not [line for line in lines(busy, "kafka") if line["facility"] == "FAIL"]
+
+
+def told(sidecar, failed, back):
+    """The lines of an outage are one at its begin, one after a minute, and one at its end, which has the duration."""
+    (first, second), (last,) = lines(sidecar, failed), lines(sidecar, back)
+    assert (first["failures"], first["since_s"]) == (1, 0)
+    assert second["failures"] > 1 and 60 <= second["since_s"] < 120
+    assert last["outage_ms"] >= 1000 * second["since_s"]
+
+
+@pytest.mark.slow
+def test_the_loss_of_one_broker_is_logged_while_another_one_answers(start_inboxd, kafka):
+    """librdkafka reports a broker that stays away about every 30 s."""
+    servers = f"{kafka.bootstrap},127.0.0.1:{free_port()}"
+    sidecar = start_inboxd(log={"format": "json"}, kafka={"bootstrap.servers": servers, "enable.sparse.connections": False})
+    (lost,) = eventually(lambda: lines(sidecar, "kafka_error"), timeout=130)
+    assert (lost["code"], lost["failures"], lost["next"]) == ("_TRANSPORT", 1, "other brokers answer; librdkafka retries")
+    assert sidecar.get("/readyz")[0] == 200
+
+
+@pytest.mark.slow
+def test_outages_of_the_outbox_and_of_the_collector_have_a_line_a_minute(start_inboxd, handler, streams, topic, inbox, db):
+    with Collector() as collector:
+        port = collector.port
+    sidecar = start_inboxd(log={"format": "json"}, outbox={"enabled": True}, otlp={"endpoint": f"http://127.0.0.1:{port}"})
+    handler(sidecar, always(DONE))
+    with db.transaction():
+        db.execute("SELECT inbox.emit(%s, 'k', 'order.placed', '{}')", [topic])
+        db.execute("ALTER TABLE inbox.outbox RENAME TO outbox_away")
+    streams.events(topic, ["a"])
+    inbox.wait_processed(1)
+    eventually(lambda: len(lines(sidecar, "outbox_failed")) == len(lines(sidecar, "otlp_export_failed")) == 2, timeout=130)
+    db.execute("ALTER TABLE inbox.outbox_away RENAME TO outbox")
+    with Collector(port):
+        eventually(lambda: lines(sidecar, "outbox_back") and lines(sidecar, "otlp_export_back"), timeout=90)
+    told(sidecar, "outbox_failed", "outbox_back")
+    told(sidecar, "otlp_export_failed", "otlp_export_back")
+
+
+@pytest.mark.slow
+def test_an_outage_of_postgresql_has_a_line_a_minute_also_for_a_sql_handler(make_inboxd, start_inboxd, postgres, db, sidecar_user,
+                                                                          streams, topic, inbox):
+    assert make_inboxd().command("migrate", "--roles").returncode == 0
+    db.execute("CREATE FUNCTION public.bill(event inbox.messages) RETURNS void LANGUAGE sql AS ''")
+    db.execute(f"GRANT EXECUTE ON FUNCTION public.bill TO {sidecar_user}")
+    sidecar = start_inboxd({"handlers": {"billing": {"call": "public.bill"}}}, log={"format": "json"})
+    streams.events(topic, ["a"])
+    inbox.wait_processed(1)
+    postgres.stop()
+    streams.events(topic, ["b"])
+    eventually(lambda: len(lines(sidecar, "database_lost")) == 2, timeout=130)
+    postgres.start()
+    inbox.wait_processed(2, timeout=90)
+    eventually(lambda: lines(sidecar, "database_back"))
+    told(sidecar, "database_lost", "database_back")
+    assert len(lines(sidecar, "sql_handler_database_lost")) <= 2
+    assert len(lines(sidecar, "sql_handler_database_back")) == bool(lines(sidecar, "sql_handler_database_lost"))
