@@ -247,15 +247,44 @@ def test_the_functions_refuse_and_are_audited(make_inboxd, db):
         [("pause", 1), ("pause", 0), ("resume", 1), ("resume", 0)]
 
 
-def test_a_sidecar_that_starts_stores_nothing_of_a_topic_that_is_not_read(start_inboxd, streams, topic, inbox):
+def test_with_ingest_nothing_is_read_before_the_pauses_are_known(start_inboxd, streams, topic, inbox):
     sidecar = start_inboxd()
+    streams.events(topic, ["a"])
+    inbox.wait_stored(1)
     pause(sidecar, "--topic", topic, "--ingest")
     sidecar.stop()
-    streams.events(topic, [f"e{number}" for number in range(100)])
-    sidecar.start()
-    throughout(lambda: inbox.count() == 0, 5)
+    streams.events(topic, ["b", "c"])
+    with inbox.connect() as holder, holder.transaction():
+        holder.execute("LOCK inbox.inbox_pauses IN ACCESS EXCLUSIVE MODE")
+        sidecar.start()
+        eventually(lambda: "event=pauses_unknown" in sidecar.stderr, timeout=40)
+        assert inbox.count() == 1
+    eventually(lambda: paused(sidecar) == [("topic", topic)], timeout=20)
+    time.sleep(1)
+    assert inbox.count() == 1
     resume(sidecar, "--topic", topic)
-    inbox.wait_stored(100)
+    inbox.wait_stored(3)
+
+
+def test_a_pause_takes_effect_while_somebody_locks_the_handlers(start_inboxd, handler, topic, inbox):
+    sidecar = start_inboxd()
+    handler(sidecar, always(DONE))
+    with inbox.connect() as holder, holder.transaction():
+        holder.execute("LOCK inbox.inbox_handlers IN ACCESS EXCLUSIVE MODE")
+        run(sidecar, "pause", "--topic", topic)
+        eventually(lambda: paused(sidecar) == [("topic", topic)], timeout=20)
+    resume(sidecar, "--topic", topic)
+
+
+def test_a_pause_that_ends_with_the_lease_is_shown_no_longer(start_inboxd, topic, inbox):
+    sidecar = start_inboxd()
+    pause(sidecar, "--topic", topic)
+    before = sidecar.status()["instance"]
+    inbox.execute("WITH resumed AS (DELETE FROM inbox.inbox_pauses)"
+                  f" UPDATE inbox.inbox_instances SET fenced_at = now() WHERE id = {before}")
+    eventually(lambda: sidecar.status()["instance"] not in (0, before))
+    eventually(lambda: sidecar.metric("inboxd_paused", kind="topic", target=topic) == 0)
+    assert "paused" not in sidecar.get("/readyz")[2]
 
 
 def test_the_commands_name_what_is_wrong_and_are_audited(start_inboxd, topic):

@@ -64,7 +64,7 @@ struct admission {
 	int64_t placed; /* rows ever placed to wait */
 	struct routing *routing;
 	struct pauses pauses;
-	bool pauses_known;  /* until then no topic is read */
+	bool pauses_known;
 	bool stops_reading; /* of any topic */
 	/* lanes of which admission_place() has parked a message of this batch */
 	struct lane_set parked;
@@ -110,7 +110,6 @@ int admission_new(struct admission **out, const struct admission_limits *limits,
 		return err_memory(err);
 	}
 	admission->limits = *limits;
-	admission->stops_reading = true;
 	(void)pthread_mutex_init(&admission->lock, NULL);
 	/* Without this, a step of the host's clock would end a wait too early or much too late. */
 	(void)pthread_condattr_init(&monotonic);
@@ -389,7 +388,7 @@ bool admission_reads(struct admission *admission, const char *topic)
 
 	lock(admission);
 	pause = pauses_find(&admission->pauses, PAUSE_TOPIC, topic);
-	reads = admission->pauses_known && (pause == NULL || !pause->ingest);
+	reads = pause == NULL || !pause->ingest;
 	unlock(admission);
 	return reads;
 }

@@ -131,8 +131,9 @@ void admission_drained(struct admission *admission, size_t index, uint64_t versi
 /* Dispatch: other topics, consumers or handlers are paused now. New rows of a paused stream are stored waiting. After the
  * end of a pause a stream is in overflow, if rows of it may wait. False: no memory, and nothing has changed. */
 bool admission_set_pauses(struct admission *admission, const struct pauses *pauses);
-/* True when any topic is not to be read from Kafka; whether this one is to be read. None is before the first
- * admission_set_pauses(), since it may be paused. */
+/* True after the first call of admission_set_pauses(). */
+bool admission_knows_pauses(struct admission *admission);
+/* True when any topic is not to be read from Kafka; whether this one is to be read. */
 bool admission_stops_reading(struct admission *admission);
 bool admission_reads(struct admission *admission, const char *topic);
 
