@@ -111,6 +111,7 @@ static int read_known(struct rows *rows, struct known *out, struct err *err)
 
 	out->items = calloc(count + 1, sizeof(*out->items));
 	out->subs = calloc(count + 1, sizeof(*out->subs));
+	out->count = 0;
 	out->rows = rows;
 	if (out->items == NULL || out->subs == NULL)
 		return err_memory(err);
