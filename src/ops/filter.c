@@ -136,8 +136,7 @@ void op_note_times(const struct cli *cli, const char *usual)
 {
 	if (!cli->json && is_about_death(cli, usual) &&
 		(cli->filter.since != NULL || cli->filter.until != NULL))
-		(void)fputs(
-			"note: --since and --until apply to the time of death\n", stderr);
+		(void)fputs("note: --since and --until apply to the time of death\n", stderr);
 }
 
 static void add_times(struct buf *out, const struct cli *cli, const char *status)

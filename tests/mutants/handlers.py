@@ -220,10 +220,10 @@ MUTANTS = [
            edit("sql/queries/dispatch/settle_state.sql", "m.handler <> v.handler OR (m.handler IS NULL AND v.handler IS NOT NULL) AS nameless", "false AS nameless"),
            tests=["sql/test_store_settle.c::a_row_completed_by_its_handler_gets_the_name_when_verified"]),
     mutant("R8", "what a handler says it has completed is believed",
-           edit("sql/queries/dispatch/settle_completed.sql", " AND m.processed_at IS NOT NULL THEN", " THEN"),
+           edit("sql/queries/dispatch/settle_completed.sql", " AND m.processed_at IS NOT NULL THEN true END\n), named", " THEN true END\n), named"),
            tests=["sql/test_store_settle.c::a_row_that_its_handler_did_not_complete_is_settled"]),
     mutant("R8", "one completed row speaks for its group",
-           edit("src/store/claims/settle.c", "rows_affected(rows) == asked[row->group]", "rows_affected(rows) > 0"),
+           edit("src/store/claims/settle.c", "number_of(rows) == asked[row->group]", "number_of(rows) > 0"),
            tests=["sql/test_store_settle.c::what_handlers_say_they_have_completed_is_checked"]),
     # R16
     mutant("R16", "no member leaves because it lacks a handler",
