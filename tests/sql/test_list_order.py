@@ -28,6 +28,7 @@ def walk(db, order, **given):
     while after is not None:
         found, _, after = page(db, order, after, **given)
         seqs += found
+        assert len(seqs) <= 200, "the pages begin again"
     return seqs
 
 
