@@ -51,6 +51,7 @@ GRANT SELECT, INSERT, DELETE ON inbox.outboxevent TO inboxd_service;
 GRANT EXECUTE ON FUNCTION inbox.request_begin(text, bytea, text, text, interval, interval, text),
     inbox.request_complete(text, int, bytea, jsonb), inbox.request_fail(text, text),
     inbox.request_extend(text, interval, text), inbox.request_digest(text, text, bytea),
+    inbox.http_request_begin(text, text, text, bytea, text, interval, boolean), inbox.http_request_complete(text, int, jsonb, bytea),
     inbox.result(text, text, text) TO inboxd_service;
 
 -- A reader: every table and view.

@@ -13,7 +13,7 @@ from test_requests import begin, set_back
 
 DOCUMENT = (pathlib.Path(__file__).resolve().parents[2] / "docs/idempotency-keys.md").read_text()
 BLOCKS = [textwrap.dedent(found) for found in re.findall(r"^ *```sql\n(.*?)^ *```$", DOCUMENT, re.M | re.S)]
-SERVE, AGAIN, LEASED, BY_HAND, _GRANT, STATES, FORGET, RESULT = BLOCKS
+SERVE, AGAIN, MIDDLEWARE, LEASED, BY_HAND, _GRANT, STATES, FORGET, RESULT = BLOCKS
 
 
 @pytest.fixture
@@ -44,6 +44,12 @@ def test_the_first_request(db, run):
     printed = run(AGAIN)
     shown = re.search(r"```\n +verdict .*?```", DOCUMENT, re.S)[0]
     assert [line.split() for line in printed.splitlines()[:3]] == [line.split() for line in shown.splitlines()[1:4]]
+
+
+def test_a_middleware(db, run):
+    printed = run(MIDDLEWARE)
+    assert re.search(r" t +\| \w{3}, \d\d .* GMT", printed), printed
+    assert db.execute("SELECT key, status, headers ->> 'vary' FROM inbox.requests").fetchall() == [("b8f6c2e0-order-19", 201, "Origin, Accept")]
 
 
 def test_with_a_lease(db, run):

@@ -38,7 +38,7 @@ ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "discard", "di
 CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences", "emit_caused", "sql_handler_problem",
                             "call_handler"} | LOOKS,
          "inboxd_handler": {"complete"}, "inboxd_service": {"emit", "emit_bytes", "lock_key", "request_begin", "request_complete", "request_fail", "request_extend",
-                            "request_digest", "result"}, "inboxd_operator": LOOKS | ACTS,
+                            "request_digest", "http_request_begin", "http_request_complete", "result"}, "inboxd_operator": LOOKS | ACTS,
          "inboxd_reader": LOOKS}
 
 
@@ -249,6 +249,9 @@ def test_a_service_makes_requests_repeatable_and_reads_no_other_response(granted
     leased = value(service, "SELECT token FROM inbox.request_begin('l', NULL, lease => '1 minute')")
     service.execute("SELECT inbox.request_extend(%s, '1 minute', 'p'), inbox.request_fail(%s)", [leased, leased])
     service.execute("SELECT * FROM inbox.result('s', 'a')")
+    with service.transaction():
+        token = value(service, "SELECT token FROM inbox.http_request_begin('h', 'POST', '/', 'b')")
+        assert value(service, "SELECT commits FROM inbox.http_request_complete(%s, 200, '{\"a\": \"b\"}', 'body')", token)
     with pytest.raises(psycopg.Error, match="method is 'a b'"):
         service.execute("SELECT inbox.request_digest('a b', '/', NULL)")
     readers = [as_role(role) for role in ("inboxd_reader", "inboxd_operator", "inboxd_sidecar", "inboxd_handler")]
