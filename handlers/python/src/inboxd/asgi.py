@@ -1,34 +1,20 @@
-"""The middleware of :mod:`inboxd.idempotency` for ASGI, with psycopg 3 or asyncpg."""
+"""The middleware of :mod:`inboxd.idempotency` for ASGI with asyncio, for psycopg 3 or asyncpg."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from .idempotency import (
-    ALIVE,
-    BEGIN,
-    COMPLETE,
-    MAX_RESPONSE,
-    Place,
-    Response,
-    Rules,
-    Undo,
-    begin_values,
-    check_size,
-    complete_values,
-    failed,
-    headers_of,
-    key_of,
-    too_large,
-    verdict_of,
-)
+from .idempotency import BEGIN, COMPLETE, Exchange, Response, Rules, Undo, headers_of, log
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+ABANDONED = 10.0  # seconds that the program has after the client has gone
 
 
 class IdempotencyMiddleware:
@@ -43,83 +29,80 @@ class IdempotencyMiddleware:
         if scope["type"] != "http" or scope["method"] not in self.rules.methods:
             await self.app(scope, receive, send)
             return
+        exchange = Exchange(self.rules)
         try:
-            response = await self._run(scope, receive, place := Place())
-        except Undo as undo:
-            response = undo.response
+            response = await self._run(exchange, scope, receive)
         except Exception as error:
-            if not place.is_ours:
-                raise
-            response = failed(error)
+            response = exchange.answer_to(error)
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers_of(response)]
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})
 
-    async def _run(self, scope: Message, receive: Receive, place: Place) -> Response:
-        key = key_of([value.decode("latin-1") for name, value in scope["headers"] if name == b"idempotency-key"], self.rules)
-        body = await self._body(receive)
-        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-        query = scope["query_string"].decode("latin-1")
-        values = begin_values(key or "", scope["method"], path, query, body, self.rules.scope(scope), self.rules)
-        place.is_ours = True
+    async def _run(self, exchange: Exchange, scope: Message, receive: Receive) -> Response:
+        body = await _body(exchange, receive)
+        keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"idempotency-key"]
+        target = (scope.get("raw_path") or scope["path"].encode()) + (
+            b"?" + scope["query_string"] if scope["query_string"] else b""
+        )
+        values = exchange.begin_values(
+            ", ".join(keys) if keys else None, scope["method"], target.decode("latin-1"), body, scope
+        )
         async with self.connect() as connection, connection.transaction():
-            if key is None:
-                response = await self._answer(scope, receive, connection, body, place)
-                await _fetch(connection, ALIVE, [])
-                return response
-            token, expiry = verdict_of(await _fetch(connection, BEGIN, values))
-            response = await self._answer(scope, receive, connection, body, place)
-            await _fetch(connection, COMPLETE, complete_values(token, response))
-            response.headers.append(expiry)
-        return response
+            exchange.begun(await _fetch(connection, BEGIN, values))
+            exchange.in_program = True
+            await self._call(exchange, {**scope, "inboxd.connection": connection}, receive, body)
+            exchange.in_program = False
+            return exchange.completed(await _fetch(connection, COMPLETE, exchange.complete_values()))
 
-    async def _body(self, receive: Receive) -> bytes:
-        body: bytes = b""
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Undo(Response(499, [], b""))
-            body += message.get("body", b"")
-            if len(body) > self.rules.max_body:
-                raise Undo(too_large(self.rules))
-            if not message.get("more_body"):
-                return body
-
-    async def _answer(self, scope: Message, receive: Receive, connection: Any, body: bytes, place: Place) -> Response:
-        """Runs the program; it gets the body, and its response is kept back until the COMMIT."""
-        response = Response(500, [], b"")
+    async def _call(self, exchange: Exchange, scope: Message, receive: Receive, body: bytes) -> None:
+        """Runs the program: it gets the body, and its response is kept."""
         complete = False
-        length = 0
         unread = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def read() -> Message:
-            return unread.pop() if unread else await receive()
+            return unread.pop() if unread else await asyncio.shield(gone)
 
         async def write(message: Message) -> None:
-            nonlocal complete, length
+            nonlocal complete
             if message["type"] == "http.response.start":
-                response.status = message["status"]
-                response.headers = [
+                exchange.status = message["status"]
+                exchange.headers = [
                     (name.decode("latin-1"), value.decode("latin-1")) for name, value in message.get("headers", ())
                 ]
             elif message["type"] == "http.response.body":
-                part = message.get("body", b"")
-                length += len(part)
-                if length <= MAX_RESPONSE:
-                    response.body += part
+                exchange.write(message.get("body", b""))
                 complete = not message.get("more_body")
 
         # without the extensions of the response, such as http.response.pathsend, all of it comes here
         extensions = {n: e for n, e in (scope.get("extensions") or {}).items() if not n.startswith("http.response.")}
-        place.is_ours = False
-        await self.app({**scope, "extensions": extensions, "inboxd.connection": connection}, read, write)
-        place.is_ours = True
+        gone = asyncio.ensure_future(receive())  # the body is read, so the next message says that the client has gone
+        program = asyncio.ensure_future(self.app({**scope, "extensions": extensions}, read, write))
+        try:
+            await asyncio.wait((program, gone), return_when=asyncio.FIRST_COMPLETED)
+            is_gone = gone.done() and gone.result()["type"] == "http.disconnect"
+            await asyncio.wait((program,), timeout=ABANDONED if is_gone else None)
+            if program.done():
+                program.result()
+        finally:  # the program uses the connection until it has ended
+            was_abandoned = program.cancel()
+            gone.cancel()
+            await asyncio.wait((program, gone))
+        if was_abandoned:
+            log.error("the client has gone, and the request did not end; nothing is committed")
         if not complete:  # as when the client has gone while the response was made
             raise Undo(Response(500, [], b""))
-        check_size(length)
-        if response.status >= 500:
-            raise Undo(response)
-        return response
+
+
+async def _body(exchange: Exchange, receive: Receive) -> bytes:
+    body: bytes = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Undo(Response(499, [], b""))
+        body += message.get("body", b"")
+        exchange.check_body(len(body))
+        if not message.get("more_body"):
+            return body
 
 
 async def _fetch(connection: Any, query: str, values: list[Any]) -> Any:

@@ -1,40 +1,31 @@
 """Idempotency keys of HTTP requests: what the middlewares of inboxd.asgi and inboxd.wsgi have in common.
 
 A request runs in a transaction, which the program finds as ``"inboxd.connection"`` in its scope or environ. The effects, the
-key and the response commit together, before the client gets the response. All copies of the request get this response. One of
-500 or more, and those of NOT_STORED, roll back: the next copy runs again. docs/idempotency-keys.md has the rules.
+key and the response commit together, before the client gets the response, and all copies of the request get this response. The
+database has the rules: docs/idempotency-keys.md.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
 
-NOT_STORED = frozenset({401, 403, 408, 409, 425, 429})
-_CONNECTION = ["connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"]
-_CLIENT = ["date", "proxy-authenticate", "proxy-authorization", "set-cookie", "set-cookie2", "upgrade"]
-_DROPPED = frozenset(_CONNECTION + _CLIENT)  # headers that belong to one connection or one client
+MAX_RESPONSE = 1 << 20  # bytes; the database stores no larger one
 BEGIN = (
-    "SELECT verdict, token, status, headers::text, body, ceil(extract(epoch FROM retry_after))::int,"
-    " extract(epoch FROM expires_at)::float8"
-    " FROM inbox.request_begin({}::text, {}::bytea, {}::text, {}::text, keep => {}::interval)"
+    "SELECT token, status, headers::text, body FROM inbox.http_request_begin("
+    "{}::text, {}::text, {}::text, {}::bytea, {}::text, {}::interval, {}::boolean)"
 )
-# Fails in a transaction in which a statement has failed and the program has hidden the error: its COMMIT would roll back.
-ALIVE = "SELECT 1"
-COMPLETE = "SELECT inbox.request_complete({}::text, {}::int, {}::bytea, {}::text::jsonb)"
-_REFUSALS: dict[str, tuple[int, str, str]] = {
-    "busy": (409, "request-outstanding", "a request with this key runs at this moment; send it again later"),
-    "mismatch": (422, "key-reused", "this key was used for another request; use a new key for each request"),
-    "lost": (409, "outcome-unknown", "nobody knows how far the request with this key came; ask the operator"),
-}
+COMPLETE = "SELECT commits, expires FROM inbox.http_request_complete({}::text, {}::int, {}::text::jsonb, {}::bytea)"
+# Errors of drivers and pools without a SQLSTATE, and the SQLSTATEs, of a database that is away or busy.
+_AWAY = {"OperationalError", "InterfaceError", "OSError", "TimeoutError", "PoolError"}
+_AWAY_STATE = re.compile("08|40|53|57|25006")
+log = logging.getLogger("inboxd")
 
 
 @dataclass
@@ -55,71 +46,91 @@ class Rules:
     max_body: int = 1 << 20
 
 
-MAX_RESPONSE = 1 << 20  # bytes of the largest response that the database stores
-_AWAY = re.compile("08|40|53|57|25006")  # SQLSTATE: unavailable or busy; the other errors are the service's
-_log = logging.getLogger("inboxd")
-
-
 class Undo(Exception):
-    """Rolls the transaction back and answers with the response."""
+    """Rolls the transaction back, and answers with the response."""
 
     def __init__(self, response: Response) -> None:
         self.response = response
 
 
-def _problem(status: int, kind: str, detail: str, *headers: tuple[str, str]) -> Response:
+def problem(status: int, kind: str, detail: str, *headers: tuple[str, str]) -> Response:
     body = json.dumps({"type": kind, "title": HTTPStatus(status).phrase, "status": status, "detail": detail}).encode()
     return Response(status, [("content-type", "application/problem+json"), *headers], body)
 
 
-def key_of(values: list[str], rules: Rules) -> str | None:
-    """The key: a string of RFC 8941, or a bare value, as most clients send it."""
-    if not values and not rules.required:
-        return None
-    text = values[0].strip() if values else ""
-    if re.fullmatch(r'"([ !#-\[\]-~]|\\["\\])*"', text):
-        key = re.sub(r"\\(.)", r"\1", text[1:-1])
-    else:
-        key = text if re.fullmatch(r"[!#-+\--~]+", text) else ""
-    if len(values) != 1 or not 1 <= len(key) <= 255:
-        detail = "send the header Idempotency-Key once, with a text of 1 to 255 printable characters"
-        raise Undo(_problem(400, "key-invalid" if values else "key-missing", detail))
-    return key
+class Exchange:
+    """One request and the response of the program. Errors that are raised while the program runs are its own."""
 
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.in_program = False
+        self.status = 0
+        self.headers: list[tuple[str, str]] = []
+        self.written: list[bytes] = []
+        self.length = 0
+        self._token: str | None = None
 
-def too_large(rules: Rules) -> Response:
-    return _problem(413, "request-too-large", f"the body of a request with a key has at most {rules.max_body} bytes")
+    def check_body(self, length: int) -> None:
+        if length > self.rules.max_body:
+            detail = f"the body of a request with a key has at most {self.rules.max_body} bytes"
+            raise Undo(problem(413, "request-too-large", detail))
 
+    def begin_values(self, header: str | None, method: str, target: str, body: bytes, scope: Any) -> list[Any]:
+        return [header, method, target, body, self.rules.scope(scope), self.rules.keep, self.rules.required]
 
-def cut_off() -> Response:
-    return _problem(400, "request-incomplete", "the client has gone before it had sent the whole body")
+    def begun(self, row: Any) -> None:
+        """Undo: this copy does not run."""
+        self._token, status, headers, body = row.values() if hasattr(row, "values") else row
+        if status is not None:
+            raise Undo(Response(status, list(json.loads(headers).items()), bytes(body)))
 
+    def write(self, part: bytes) -> None:
+        """Keeps a part of the response until the COMMIT."""
+        self.length += len(part)
+        if self.length > MAX_RESPONSE:
+            raise Undo(self._invalid())
+        self.written.append(part)
 
-class Place:
-    """Whether the statements of the middleware run: their errors are answered here, and those of the program are not."""
+    def complete_values(self) -> list[Any]:
+        if self.length > MAX_RESPONSE or self.status >= 500:
+            raise Undo(self._response())
+        headers: dict[str, list[str]] = {}
+        for name, value in self.headers:
+            headers.setdefault(name.lower(), []).append(value)
+        return [self._token, self.status, json.dumps(headers), b"".join(self.written)]
 
-    def __init__(self) -> None:
-        self.is_ours = False
+    def completed(self, row: Any) -> Response:
+        commits, expires = row.values() if hasattr(row, "values") else row
+        if not commits:
+            raise Undo(self._response())
+        if expires is not None:
+            self.headers.append(("idempotency-expires", expires))
+        return self._response()
 
+    def answer_to(self, error: Exception) -> Response:
+        """The response if the request has no result. An error of the program, or in it, is raised again."""
+        if self.length > MAX_RESPONSE:
+            log.error("the response has more than %d bytes, so it is not stored", MAX_RESPONSE)
+            return self._invalid()
+        if isinstance(error, Undo):
+            return error.response
+        state = getattr(error, "sqlstate", None)
+        is_away = _AWAY_STATE.match(state) if state else any(kind.__name__ in _AWAY for kind in type(error).__mro__)
+        if self.in_program or not (state or is_away):
+            raise error
+        if state == "25P02" and self.status >= 400:  # a statement had failed, as the response says
+            return self._response()
+        log.error("the request has no result", exc_info=error)
+        if is_away:  # nothing has happened, or nobody knows: the next copy of the request tells
+            detail = "the request has no result; send it again with the same key"
+            return problem(503, "database-away", detail, ("retry-after", "1"))
+        return self._invalid()
 
-def failed(error: Exception) -> Response:
-    """The database failed. Then nothing has happened, or nobody knows: the next copy of the request tells."""
-    _log.error("the request has no result", exc_info=error)
-    state = getattr(error, "sqlstate", None)
-    if state is None or _AWAY.match(state):
-        detail = "the request has no result; send it again with the same key"
-        return _problem(503, "database-away", detail, ("retry-after", "1"))
-    return _invalid()
+    def _response(self) -> Response:
+        return Response(self.status, self.headers, b"".join(self.written))
 
-
-def _invalid() -> Response:
-    return _problem(500, "response-invalid", "the request had no effect; the log of the service has the reason")
-
-
-def check_size(length: int) -> None:
-    if length > MAX_RESPONSE:
-        _log.error("the response has more than %d bytes, so it is not stored", MAX_RESPONSE)
-        raise Undo(_invalid())
+    def _invalid(self) -> Response:
+        return problem(500, "response-invalid", "nothing has happened; the log of the service says why")
 
 
 def headers_of(response: Response) -> list[tuple[str, str]]:
@@ -128,33 +139,3 @@ def headers_of(response: Response) -> list[tuple[str, str]]:
     if response.status not in (204, 304) and not any(name.lower() == "content-length" for name, _ in headers):
         headers.append(("content-length", str(len(response.body))))
     return headers
-
-
-def begin_values(key: str, method: str, path: str, query: str, body: bytes, scope: str, rules: Rules) -> list[Any]:
-    target = path + ("?" + query if query else "")
-    digest = hashlib.sha256(f"{method} {target}\n".encode() + body).digest()
-    return [key, digest, scope, f"{method} {path}".encode()[:128].decode(errors="ignore"), rules.keep]
-
-
-def verdict_of(row: Any) -> tuple[str, tuple[str, str]]:
-    """The token and the header with the time of expiry. Undo: this copy does not run."""
-    verdict, token, status, headers, body, retry_after, expires = row.values() if hasattr(row, "values") else row
-    expiry = ("idempotency-expires", formatdate(expires or 0, usegmt=True))
-    if verdict == "replay":
-        stored = list(json.loads(headers or "{}").items())
-        raise Undo(Response(status, [*stored, expiry, ("idempotent-replayed", "true")], bytes(body or b"")))
-    if verdict != "started":
-        retry = [("retry-after", str(max(retry_after, 1)))] if retry_after is not None else []
-        raise Undo(_problem(*_REFUSALS[verdict], *retry))
-    return token, expiry
-
-
-def complete_values(token: str, response: Response) -> list[Any]:
-    """Undo: the response must not be stored."""
-    if response.status >= 500 or response.status in NOT_STORED:
-        raise Undo(response)
-    stored: dict[str, str] = {}
-    for name, value in response.headers:
-        if name.lower() not in _DROPPED:
-            stored[name.lower()] = f"{stored[name.lower()]}, {value}" if name.lower() in stored else value
-    return [token, response.status, response.body, json.dumps(stored)]
