@@ -9,6 +9,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Exchange } from './exchange.js';
 import {
   type Answer,
+  changed,
   type IdempotencyOptions,
   isUnread,
   type KeyedRequest,
@@ -45,8 +46,25 @@ export function idempotency<Request extends KeyedRequest & { originalUrl: string
 
 function send(response: ServerResponse, { status, headers, body }: Answer): void {
   response.statusCode = status;
-  Object.entries(headers).forEach(([name, value]) => response.setHeader(name, value));
+  setHeaders(response, headers);
   response.end(body);
+}
+
+type Headers = Record<string, any>;
+
+function setHeaders(response: ServerResponse, headers: Headers): void {
+  Object.entries(headers).forEach(([name, value]) => response.setHeader(name, value));
+}
+
+/** The headers of writeHead(): an object, or names and values in turn, each name once or more. */
+function writeHeaders(response: ServerResponse, headers: Headers | unknown[] | undefined): void {
+  if (!Array.isArray(headers)) {
+    setHeaders(response, headers ?? {});
+    return;
+  }
+  const names = headers.filter((_, index) => index % 2 === 0) as string[];
+  names.forEach((name) => response.removeHeader(name));
+  names.forEach((name, index) => response.appendHeader(name, headers[2 * index + 1]));
 }
 
 const HELD = ['write', 'end', 'writeHead', 'flushHeaders'];
@@ -54,6 +72,7 @@ const HELD = ['write', 'end', 'writeHead', 'flushHeaders'];
 /** Keeps what is written until the COMMIT. */
 function holdBack(response: ServerResponse, exchange: Exchange, next: (error?: unknown) => void): void {
   const original = Object.fromEntries(HELD.map((name) => [name, Reflect.get(response, name) as unknown]));
+  const before: Headers = { ...response.getHeaders() }; // of outer middlewares: each copy gets its own
   const chunks: Buffer[] = [];
   let ended = false;
   let size = 0;
@@ -77,8 +96,8 @@ function holdBack(response: ServerResponse, exchange: Exchange, next: (error?: u
     const body = Buffer.concat(chunks);
     let failure: unknown;
     try {
-      const added = await exchange.finish(response.statusCode, response.getHeaders(), body);
-      Object.entries(added).forEach(([name, value]) => response.setHeader(name, value));
+      const headers = changed(response.getHeaders(), before);
+      setHeaders(response, await exchange.finish(response.statusCode, headers, body));
     } catch (error) {
       failure = error;
     }
@@ -91,6 +110,7 @@ function holdBack(response: ServerResponse, exchange: Exchange, next: (error?: u
       response.end(body);
     } else {
       response.getHeaderNames().forEach((name) => response.removeHeader(name));
+      setHeaders(response, before);
       if (failure instanceof Refused) {
         send(response, failure.answer);
         return;
@@ -114,8 +134,7 @@ function holdBack(response: ServerResponse, exchange: Exchange, next: (error?: u
     },
     writeHead(status: number, ...rest: unknown[]) {
       response.statusCode = status;
-      const headers = rest.find((argument) => typeof argument === 'object') as Record<string, any> | undefined;
-      Object.entries(headers ?? {}).forEach(([name, value]) => response.setHeader(name, value));
+      writeHeaders(response, rest.find((argument) => typeof argument === 'object') as Headers | undefined);
       return response;
     },
     flushHeaders() {},

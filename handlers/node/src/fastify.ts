@@ -8,14 +8,14 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { Exchange } from './exchange.js';
-import { type IdempotencyOptions, isUnread, type KeyedRequest, MAX_RESPONSE, Refused } from './idempotency.js';
+import { changed, type IdempotencyOptions, isUnread, type KeyedRequest, MAX_RESPONSE, Refused } from './idempotency.js';
 
 export type { Answer, IdempotencyOptions, KeyedRequest } from './idempotency.js';
 
 /** What the plugin needs of Fastify. */
 export interface FastifyApp {
   decorateRequest(name: string, value: null): unknown;
-  addHook(name: any, hook: (...values: any[]) => Promise<unknown>): unknown;
+  addHook(name: any, hook: (...values: any[]) => unknown): unknown;
 }
 
 interface Reply {
@@ -24,19 +24,21 @@ interface Reply {
   getHeaders(): Record<string, unknown>;
   header(name: string, value: string): unknown;
   removeHeader(name: string): unknown;
-  headers(values: Record<string, string>): unknown;
+  headers(values: Record<string, unknown>): unknown;
   code(status: number): unknown;
   send(payload: unknown): unknown;
 }
 
-const exchanges = new WeakMap<object, Exchange>();
+/** The exchange of a request, and the headers that the reply had before: each copy gets its own of other plugins. */
+const exchanges = new WeakMap<object, { exchange: Exchange; before: Record<string, unknown> }>();
 
 /** Errors of COMMIT become the error of the request; the response that Fastify then sends passes unchanged. */
 async function onSend(request: object, reply: Reply, payload: unknown): Promise<unknown> {
-  const exchange = exchanges.get(request);
-  if (exchange === undefined) {
+  const found = exchanges.get(request);
+  if (found === undefined) {
     return payload;
   }
+  const { exchange, before } = found;
   exchanges.delete(request);
   let body: Buffer;
   try {
@@ -46,15 +48,14 @@ async function onSend(request: object, reply: Reply, payload: unknown): Promise<
     throw error;
   }
   try {
-    const added = await exchange.finish(reply.statusCode, reply.getHeaders(), body);
-    Object.entries(added).forEach(([name, value]) => reply.header(name, value));
+    reply.headers(await exchange.finish(reply.statusCode, changed(reply.getHeaders(), before), body));
   } catch (error) {
     if (!(error instanceof Refused)) {
       throw error;
     }
     Object.keys(reply.getHeaders()).forEach((name) => reply.removeHeader(name));
     reply.code(error.answer.status);
-    reply.headers(error.answer.headers);
+    reply.headers({ ...before, ...error.answer.headers });
     return error.answer.body;
   }
   return payload === undefined || payload === null || typeof payload === 'string' ? payload : body;
@@ -87,7 +88,7 @@ export function idempotency(app: FastifyApp, options: IdempotencyOptions, done: 
     const scope = () => (options.scope === undefined ? '' : options.scope(request));
     const exchange = await Exchange.begin({ method, url, headers, body, unread }, { ...options, scope });
     if (exchange instanceof Exchange) {
-      exchanges.set(request, exchange);
+      exchanges.set(request, { exchange, before: { ...reply.getHeaders() } });
       request.connectionOfKey = exchange.client;
       exchange.watch(reply.raw);
     } else if (exchange !== undefined) {
@@ -97,6 +98,10 @@ export function idempotency(app: FastifyApp, options: IdempotencyOptions, done: 
     }
   });
   app.addHook('onSend', onSend);
+  app.addHook('onResponse', (request: object, _reply: unknown, next: () => void) => {
+    exchanges.get(request)?.exchange.abandon('the response did not pass through reply.send()');
+    next();
+  });
   done();
 }
 

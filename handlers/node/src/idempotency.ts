@@ -3,8 +3,7 @@
  * once, and one response.
  *
  * A request runs in a transaction of `pg`. The effects, the key and the response commit together, before the client gets the
- * response. A response of 500 or more, and those of NOT_STORED, roll back: the next copy of the request runs again. The database
- * has the rules (docs/idempotency-keys.md of the repository).
+ * response. The database has the rules (docs/idempotency-keys.md of the repository).
  */
 
 import { type IncomingMessage, STATUS_CODES } from 'node:http';
@@ -39,32 +38,35 @@ export interface Answer {
   body: Buffer;
 }
 
-export const NOT_STORED = new Set([401, 403, 408, 409, 425, 429]);
-export const DROPPED = new Set(
-  // headers that belong to one connection or one client
-  (
-    'connection keep-alive proxy-authenticate proxy-authorization proxy-connection set-cookie set-cookie2 te trailer ' +
-    'transfer-encoding upgrade content-length date'
-  ).split(' '),
-);
-export const REFUSALS: Record<string, [number, string, string]> = {
-  busy: [409, 'request-outstanding', 'a request with this key runs at this moment; send it again later'],
-  mismatch: [422, 'key-reused', 'this key was used for another request; use a new key for each request'],
-  lost: [409, 'outcome-unknown', 'nobody knows how far the request with this key came; ask the operator'],
-};
-
-/** Bytes of the largest response that the database stores. */
+/** Bytes of a response; the database stores no larger one. */
 export const MAX_RESPONSE = 1 << 20;
 
-/** SQLSTATE: the database is unavailable or busy. The other errors are the service's. */
-const AWAY = /^(08|40|53|57|25006)/;
+export const BEGIN = `SELECT token, status, headers::text, body FROM inbox.http_request_begin(
+  $1::text, $2::text, $3::text, $4::bytea, $5::text, $6::interval, $7::boolean)`;
+export const COMPLETE = `SELECT commits, expires FROM inbox.http_request_complete($1::text, $2::int, $3::text::jsonb, $4::bytea)`;
 
-/** An error of PostgreSQL or of the connection to it. The request had no effect, or the next copy of it shows the outcome. */
+/** SQLSTATE: the database is away or busy. The other errors of PostgreSQL are the service's. */
+const AWAY = /^(08|40|53|57|25006)/;
+/** Codes of sockets and the resolver, such as ECONNREFUSED; those of mistakes, such as ERR_INVALID_ARG_TYPE, are not. */
+const SOCKET = /^E(?!RR_)[A-Z_]+$/;
+/** What `pg` says without a code, of connections, its pool and its time limits. */
+const CONNECTION =
+  /^(Connection terminated|timeout e|Query read timeout|Client (has|was)|Cannot use a pool|Connection ended)/;
+
+/**
+ * The answer to an error of PostgreSQL or of the connection to it. Then nothing has happened, or the next copy of the request
+ * tells. Any other error is thrown again.
+ */
 export function failed(error: unknown): Answer {
-  console.error('the request has no result:', error);
   // errors of the server have a severity, unlike those of a socket
-  const { code, severity } = (error ?? {}) as { code?: string; severity?: unknown };
-  if (severity === undefined || AWAY.test(code ?? '')) {
+  const { code, severity, message } = (error ?? {}) as { code?: string; severity?: unknown; message?: string };
+  const isAway =
+    severity === undefined ? SOCKET.test(code ?? '') || CONNECTION.test(message ?? '') : AWAY.test(code ?? '');
+  if (severity === undefined && !isAway) {
+    throw error;
+  }
+  console.error('the request has no result:', error);
+  if (isAway) {
     const detail = 'the request has no result; send it again with the same key';
     return problem(503, 'database-away', detail, { 'retry-after': '1' });
   }
@@ -96,17 +98,11 @@ export function isUnread(request: Pick<IncomingMessage, 'headers' | 'readableEnd
   return (encoding !== undefined || Number(length ?? 0) > 0) && request.readableEnded === false;
 }
 
-/** The key, a string of RFC 8941 or a bare value, as most clients send it; undefined = none is needed. Or an answer. */
-export function keyOf(header: string | string[] | undefined, required: boolean): string | Answer | undefined {
-  if (header === undefined && !required) {
-    return undefined;
-  }
-  const text = typeof header === 'string' ? header.trim() : '';
-  const quoted = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/.exec(text);
-  const key = quoted ? quoted[1]!.replace(/\\(.)/g, '$1') : /^[!#-+\--~]+$/.test(text) ? text : '';
-  if (key.length >= 1 && key.length <= 255) {
-    return key;
-  }
-  const detail = 'send the header Idempotency-Key once, with a text of 1 to 255 printable characters';
-  return problem(400, header === undefined ? 'key-missing' : 'key-invalid', detail);
+/** The headers that the program has added to those of outer middlewares, or changed. */
+export function changed(now: Record<string, unknown>, before: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(now).filter(([name, value]) => String(value) !== String(before[name])));
+}
+
+export function bytesOf(body: unknown): Buffer {
+  return Buffer.isBuffer(body) ? body : Buffer.from(typeof body === 'string' ? body : (JSON.stringify(body) ?? ''));
 }
