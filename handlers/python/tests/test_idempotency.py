@@ -74,10 +74,10 @@ class AsyncConnection(Database):
         self.ended(False)
 
 
-def serve_asgi(app, database, body=b"17", stays=True):
-    """(status, headers, body) of the answer. stays: the client waits for it."""
+def serve_asgi(app, database, body=b"17", stays=True, more=()):
+    """(status, headers, body) of the answer. stays: the client waits for it. more: messages behind the body."""
     sent = []
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
+    messages = [*more, {"type": "http.request", "body": body, "more_body": False}]
 
     async def receive():
         if messages:
@@ -290,6 +290,7 @@ def test_a_program_is_not_cancelled_while_its_client_waits(monkeypatch):
         await created(scope, receive, send)
 
     assert serve_asgi(slow, AsyncConnection())[0] == 201
+    assert serve_asgi(slow, AsyncConnection(), more=[{"type": "http.request", "body": b"", "more_body": False}])[0] == 201
 
 
 # --- Bodies that something else has read ---
