@@ -10,23 +10,20 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 )
 
 const (
-	begin = "SELECT verdict, token, status, headers::text, body, ceil(extract(epoch FROM retry_after))::int," +
-		" extract(epoch FROM expires_at)::bigint FROM inbox.request_begin($1::text, $2::bytea, $3::text, $4::text, keep => $5::text::interval)"
-	// Fails if an earlier statement of the transaction failed and the handler hid the error. Otherwise the COMMIT would silently roll back.
-	alive    = "SELECT 1"
-	complete = "SELECT 1 FROM inbox.request_complete($1::text, $2::int, $3::bytea, $4::text::jsonb)"
+	begin = "SELECT token, status, headers::text, body FROM inbox.http_request_begin($1::text, $2::text, $3::text, $4::bytea," +
+		" $5::text, $6::text::interval, $7::boolean)"
+	complete = "SELECT commits, expires FROM inbox.http_request_complete($1::text, $2::int, $3::text::jsonb, $4::bytea)"
 )
 
 // Rules are the options of a middleware. The zero value requires a key for each POST and PATCH.
@@ -63,10 +60,6 @@ func Middleware(db DB, rules Rules) func(http.Handler) http.Handler {
 
 // serve returns the response. The transaction has ended.
 func (rules *Rules) serve(db DB, next http.Handler, w http.ResponseWriter, r *http.Request) *response {
-	key, refusal := rules.keyOf(r.Header.Values("Idempotency-Key"))
-	if refusal != nil {
-		return refusal
-	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rules.MaxBody))
 	if large := new(http.MaxBytesError); errors.As(err, &large) {
 		return problem(http.StatusRequestEntityTooLarge, "request-too-large", fmt.Sprintf("a request with a key has at most %d bytes", rules.MaxBody))
@@ -88,13 +81,11 @@ func (rules *Rules) serve(db DB, next http.Handler, w http.ResponseWriter, r *ht
 			tx.rollBack(ctx)
 		}
 	}()
-	var found claim
-	if key != "" {
-		if found, err = rules.claim(ctx, tx, key, scope, r, body); err != nil {
-			return failed(r, err)
-		} else if found.verdict != "started" {
-			return found.response()
-		}
+	token, answer, err := rules.begin(ctx, tx, r, body, scope)
+	if err != nil {
+		return failed(r, err)
+	} else if answer != nil {
+		return answer
 	}
 	made := &response{header: make(http.Header)}
 	inner := r.WithContext(context.WithValue(ctx, txKey{}, tx.tx))
@@ -103,58 +94,49 @@ func (rules *Rules) serve(db DB, next http.Handler, w http.ResponseWriter, r *ht
 	made.end()
 	if made.tooLarge {
 		return invalid(r, fmt.Errorf("the response has more than %d bytes, so it is not stored", maxResponse))
-	} else if made.status >= 500 || key != "" && slices.Contains(notStored, made.status) {
+	} else if made.status >= 500 {
 		return made
 	}
-	statement, arguments := alive, []any(nil)
-	if key != "" {
-		statement, arguments = complete, []any{found.token, made.status, made.body.Bytes(), made.stored()}
-	}
-	var one int
-	if err := tx.query(ctx, statement, arguments...).Scan(&one); err != nil {
+	commits, expires := false, (*string)(nil)
+	headers, _ := json.Marshal(made.header)
+	if err := tx.query(ctx, complete, token, made.status, string(headers), made.body.Bytes()).Scan(&commits, &expires); err != nil {
+		if sqlState(err) == "25P02" && made.status >= 400 { // a statement had failed, as the response says
+			return made
+		}
 		return failed(r, err)
-	}
-	if key != "" {
-		made.header.Set("Idempotency-Expires", found.expiry())
+	} else if !commits {
+		return made
 	}
 	ended = true
 	if err := tx.commit(ctx); err != nil {
 		return failed(r, err)
 	}
+	if expires != nil {
+		made.header.Set("Idempotency-Expires", *expires)
+	}
 	return made
 }
 
-// claim says whose turn it is.
-func (rules *Rules) claim(ctx context.Context, tx *transaction, key, scope string, r *http.Request, body []byte) (found claim, err error) {
-	digest := sha256.Sum256(append([]byte(r.Method+" "+r.URL.RequestURI()+"\n"), body...))
-	operation := r.Method + " " + r.URL.EscapedPath()
+// begin returns the token of a copy that runs, nil without a key, or the answer to one that does not.
+func (rules *Rules) begin(ctx context.Context, tx *transaction, r *http.Request, body []byte, scope string) (token *string, _ *response, _ error) {
+	var header, headers *string
+	if values := r.Header.Values("Idempotency-Key"); len(values) > 0 {
+		all := text(strings.Join(values, ", "))
+		header = &all
+	}
+	var status *int
+	var content []byte
 	keep := fmt.Sprintf("%d microseconds", rules.Keep.Microseconds())
-	row := tx.query(ctx, begin, key, digest[:], scope, operation[:min(len(operation), 128)], keep)
-	return found, row.Scan(&found.verdict, &found.token, &found.status, &found.headers, &found.body, &found.retryAfter, &found.expires)
-}
-
-var (
-	quotedKey = regexp.MustCompile(`^"(?:[ !#-\[\]-~]|\\["\\])*"$`)
-	bareKey   = regexp.MustCompile(`^[!#-+\--~]+$`)
-	unescape  = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
-)
-
-// keyOf reads the header: a string of RFC 8941, or a bare value, as most clients send it.
-func (rules *Rules) keyOf(values []string) (string, *response) {
-	if len(values) == 0 && rules.Optional {
-		return "", nil
+	row := tx.query(ctx, begin, header, r.Method, text(r.URL.RequestURI()), body, scope, keep, !rules.Optional)
+	if err := row.Scan(&token, &status, &headers, &content); err != nil || status == nil {
+		return token, nil, err
 	}
-	kind, key := "key-missing", ""
-	if len(values) > 0 {
-		kind = "key-invalid"
-		if text := strings.TrimSpace(values[0]); quotedKey.MatchString(text) {
-			key = unescape.Replace(text[1 : len(text)-1])
-		} else if bareKey.MatchString(text) {
-			key = text
-		}
+	answer := &response{header: make(http.Header), status: *status}
+	answer.body.Write(content)
+	var fields map[string]string
+	err := json.Unmarshal([]byte(*headers), &fields)
+	for name, value := range fields {
+		answer.header.Set(name, value)
 	}
-	if len(values) != 1 || key == "" || len(key) > 255 {
-		return "", problem(http.StatusBadRequest, kind, "send the header Idempotency-Key once, with a text of 1 to 255 printable characters")
-	}
-	return key, nil
+	return nil, answer, err
 }

@@ -8,10 +8,8 @@ import (
 	"maps"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
-	"strings"
-	"time"
+	"unicode/utf8"
 )
 
 // A response is kept back until the COMMIT. It is the [http.ResponseWriter] of the handler.
@@ -23,18 +21,12 @@ type response struct {
 	tooLarge bool
 }
 
-var notStored = []int{401, 403, 408, 409, 425, 429}
-
-// The largest response that the database stores.
+// The database stores no larger one.
 const maxResponse = 1 << 20
 
 // The database is unavailable or busy: the classes 08, 40, 53 and 57 of SQLSTATE, and a server that is read-only. The other errors are the
 // service's: an argument is wrong, a right is missing, or a statement of the handler failed, and the handler went on.
 var away = regexp.MustCompile(`^(08|40|53|57|25006)`)
-
-// Headers that belong to one connection or one client.
-var dropped = strings.Fields("connection keep-alive proxy-authenticate proxy-authorization proxy-connection set-cookie set-cookie2 te trailer" +
-	" transfer-encoding upgrade content-length date")
 
 func (r *response) Header() http.Header {
 	return r.header
@@ -63,18 +55,6 @@ func (r *response) end() {
 	}
 }
 
-// stored returns the headers that copies of the request get, too, as JSON.
-func (r *response) stored() string {
-	kept := make(map[string]string)
-	for name, values := range r.header {
-		if name = strings.ToLower(name); !slices.Contains(dropped, name) {
-			kept[name] = strings.Join(values, ", ")
-		}
-	}
-	text, _ := json.Marshal(kept)
-	return string(text)
-}
-
 func (r *response) send(w http.ResponseWriter) {
 	maps.Copy(w.Header(), r.header)
 	if r.status != http.StatusNoContent && r.status != http.StatusNotModified {
@@ -96,46 +76,6 @@ func problem(status int, kind, detail string) *response {
 	return made
 }
 
-// A claim is what request_begin() returns.
-type claim struct {
-	verdict            string
-	token, headers     *string
-	status, retryAfter *int
-	body               []byte
-	expires            *int64
-}
-
-func (c *claim) expiry() string {
-	return time.Unix(*c.expires, 0).UTC().Format(http.TimeFormat)
-}
-
-// response returns that of a copy that does not run.
-func (c *claim) response() *response {
-	var made *response
-	switch c.verdict {
-	case "replay":
-		made = &response{header: http.Header{"Idempotency-Expires": {c.expiry()}, "Idempotent-Replayed": {"true"}}, status: *c.status}
-		made.body.Write(c.body)
-		var headers map[string]string
-		if c.headers != nil {
-			_ = json.Unmarshal([]byte(*c.headers), &headers)
-		}
-		for name, value := range headers {
-			made.header.Set(name, value)
-		}
-	case "busy":
-		made = problem(http.StatusConflict, "request-outstanding", "a request with this key runs at this moment; send it again later")
-	case "mismatch":
-		made = problem(http.StatusUnprocessableEntity, "key-reused", "this key was used for another request; use a new key for each request")
-	default:
-		made = problem(http.StatusConflict, "outcome-unknown", "nobody knows how far the request with this key came; ask the operator")
-	}
-	if c.retryAfter != nil {
-		made.header.Set("Retry-After", strconv.Itoa(max(*c.retryAfter, 1)))
-	}
-	return made
-}
-
 func report(r *http.Request, err error) {
 	slog.ErrorContext(r.Context(), "the request has no result", "method", r.Method, "path", r.URL.Path, "error", err)
 }
@@ -148,12 +88,32 @@ func invalid(r *http.Request, err error) *response {
 
 // failed is the response if the database fails. Then nothing has happened, or nobody knows: the next copy of the request tells.
 func failed(r *http.Request, err error) *response {
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) && !away.MatchString(state.SQLState()) {
+	if state := sqlState(err); state != "" && !away.MatchString(state) {
 		return invalid(r, err)
 	}
 	report(r, err)
 	made := problem(http.StatusServiceUnavailable, "database-away", "the request has no result; send it again with the same key")
 	made.header.Set("Retry-After", "1")
 	return made
+}
+
+// sqlState returns the SQLSTATE of an error of PostgreSQL.
+func sqlState(err error) string {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	return ""
+}
+
+// text is s as PostgreSQL takes it: if it is not UTF-8, each byte is a character, as in a header of HTTP.
+func text(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	characters := make([]rune, len(s))
+	for i := range len(s) {
+		characters[i] = rune(s[i])
+	}
+	return string(characters)
 }
