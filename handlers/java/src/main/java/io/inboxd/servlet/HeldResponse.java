@@ -96,8 +96,15 @@ final class HeldResponse extends HttpServletResponseWrapper {
 
     @Override
     public void sendRedirect(String location) {
-        resetBuffer();
-        setStatus(SC_FOUND);
+        sendRedirect(location, SC_FOUND, true);
+    }
+
+    /** Overrides the method of Servlet 6.1, which the other ones of 6.1 call. Earlier containers do not have it. */
+    public void sendRedirect(String location, int status, boolean clearBuffer) {
+        if (clearBuffer) {
+            resetBuffer();
+        }
+        setStatus(status);
         setHeader("Location", location);
     }
 

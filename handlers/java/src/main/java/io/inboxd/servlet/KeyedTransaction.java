@@ -1,0 +1,85 @@
+package io.inboxd.servlet;
+
+import com.fasterxml.jackson.core.type.TypeReference;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+
+/** The transaction of a request. Its end rolls back what is not committed. */
+final class KeyedTransaction implements AutoCloseable {
+    private static final String BEGIN =
+            "SELECT token, status, headers, body FROM inbox.http_request_begin(CAST(? AS text), CAST(? AS text),"
+                    + " CAST(? AS text), CAST(? AS bytea), CAST(? AS text), CAST(? AS interval), CAST(? AS boolean))";
+    private static final String COMPLETE =
+            "SELECT commits, expires FROM inbox.http_request_complete(CAST(? AS text), CAST(? AS int),"
+                    + " CAST(CAST(? AS text) AS jsonb), CAST(? AS bytea))";
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final Connection connection;
+    private final boolean autoCommit;
+    private String token;
+
+    KeyedTransaction(Connection connection) throws SQLException {
+        this.connection = connection;
+        this.autoCommit = connection.getAutoCommit();
+        connection.setAutoCommit(false);
+    }
+
+    /** Null: the request runs. */
+    Reply begin(HeldRequest request, IdempotencyFilter.Rules rules) throws IOException, SQLException {
+        List<String> keys = Collections.list(request.getHeaders("Idempotency-Key"));
+        String query = request.getQueryString();
+        try (PreparedStatement begin = connection.prepareStatement(BEGIN)) {
+            begin.setString(1, keys.isEmpty() ? null : String.join(", ", keys));
+            begin.setString(2, request.getMethod());
+            begin.setString(3, request.getRequestURI() + (query == null ? "" : "?" + query));
+            begin.setBytes(4, request.body());
+            begin.setString(5, keys.isEmpty() ? "" : rules.scope().apply(request));
+            begin.setString(6, rules.keep().toString());
+            begin.setBoolean(7, rules.isRequired());
+            ResultSet row = begin.executeQuery();
+            row.next();
+            token = row.getString("token");
+            if (row.getObject("status") == null) {
+                return null;
+            }
+            Map<String, String> headers = JSON.readValue(row.getString("headers"), new TypeReference<>() {});
+            return new Reply(row.getInt("status"), headers, row.getBytes("body"));
+        }
+    }
+
+    /** Stores the response and commits, unless its status is one that is not stored. */
+    void complete(HeldResponse held, Map<String, List<String>> headers) throws IOException, SQLException {
+        try (PreparedStatement complete = connection.prepareStatement(COMPLETE)) {
+            complete.setString(1, token);
+            complete.setInt(2, held.getStatus());
+            complete.setString(3, JSON.writeValueAsString(headers));
+            complete.setBytes(4, held.body());
+            ResultSet row = complete.executeQuery();
+            row.next();
+            if (row.getBoolean("commits")) {
+                String expires = row.getString("expires");
+                connection.commit();
+                if (expires != null) {
+                    held.setHeader("Idempotency-Expires", expires);
+                }
+            }
+        } catch (SQLException e) {
+            if (!"25P02".equals(e.getSQLState()) || held.getStatus() < 400) {
+                throw e;
+            } // a statement had failed, as the response says
+        }
+    }
+
+    @Override
+    public void close() throws SQLException {
+        connection.rollback();
+        connection.setAutoCommit(autoCommit);
+    }
+}
