@@ -355,7 +355,7 @@ int command_init(const struct cli *cli, struct err *err)
 	r = read_arguments(&draft, cli, err);
 	if (r == 0)
 		r = try_servers(&draft, err);
-	if (r != 0 && (!cli->force || err->text[0] != '\0')) {
+	if (draft.config == NULL || (r != 0 && !cli->force)) {
 		(void)puts("no file was written");
 		return r;
 	}
