@@ -269,7 +269,7 @@ def test_without_a_terminal_a_change_needs_yes(graves, inbox):
     assert "--yes" in run(graves, "replay", "--status", "dead", code=1)
     assert run(graves, "replay", "--status", "dead", "--dry-run") == "dry run: replay 5 messages\n"
     assert run(graves, "replay", "e0", "--dry-run").startswith("dry run: replay e0, which has been dead since 2")
-    assert "is not waiting, it is dead" in run(graves, "discard", "e0", "--dry-run", code=6)
+    assert "is dead, so it was not discarded" in run(graves, "discard", "e0", "--dry-run", code=6)
     assert 'from source "elsewhere"' in run(graves, "show", "e0", "--source", "elsewhere", code=6)
     assert inbox.count("dead") == 5
 
@@ -470,21 +470,21 @@ def test_a_replay_of_a_retrying_message_explains_what_to_do(start_inboxd, handle
     eventually(lambda: inbox.count("retrying") == 1)
     words = run(sidecar, "replay", "a", "--yes", code=6)
     at = inbox.message("a")["available_at"].astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert f"it is retrying, next attempt at {at}; to run it now: `inboxd retry EVENT_ID`" in words
+    assert f"is retrying, next attempt at {at}, so it was not replayed. To run it now: `inboxd retry EVENT_ID`" in words
     run(sidecar, "retry", "a", "--reason", "upstream is back")
     inbox.wait_processed(1)
     assert len(client.deliveries) == 2
 
 
 @pytest.mark.parametrize("state, words", [("parked", "when a handler for it is connected"),
-                                          ("claimed", "wait until its handler has answered")])
+                                          ("claimed", "Wait until its handler has answered")])
 def test_a_replay_of_an_open_message_says_when_it_runs(inboxd, handler, streams, topic, inbox, state, words):
     if state == "claimed":
         handler(inboxd, always(NEVER))
     streams.events(topic, ["a"])
     eventually(lambda: inbox.count(state) == 1)
     for options in (["--yes"], ["--dry-run"]):
-        assert f"it is {state}; " in run(inboxd, "replay", "a", *options, code=6)
+        assert f"is {state}, so it was not replayed. " in run(inboxd, "replay", "a", *options, code=6)
         assert words in run(inboxd, "replay", "a", *options, code=6)
     assert words not in run(inboxd, "replay", "b", "--yes", code=6)
 

@@ -122,5 +122,5 @@ def test_a_plan_shows_control_characters_safely(ended, inbox):
     inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, consumer, topic, kafka_partition, kafka_offset, dead_at, processed_at,"
                   " attempts) VALUES ('s', 'x', E'a\\x1b[1m', 't', 0, 1, now(), NULL, NULL),"
                   " ('s', 'y', '', 't', 0, 2, NULL, now(), jsonb_build_array(jsonb_build_object('called_done_by', E'c\\x1b[1m')))")
-    assert run(ended, "replay", "x", "--dry-run").startswith("dry run: replay x for a?[1m, which is dead since 2")
+    assert run(ended, "replay", "x", "--dry-run").startswith("dry run: replay x for a?[1m, which has been dead since 2")
     assert run(ended, "replay", "y", "--dry-run").endswith(" by c?[1m\n")

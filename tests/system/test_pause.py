@@ -271,7 +271,7 @@ def test_a_pause_takes_effect_while_somebody_locks_the_handlers(start_inboxd, ha
     handler(sidecar, always(DONE))
     with inbox.connect() as holder, holder.transaction():
         holder.execute("LOCK inbox.inbox_handlers IN ACCESS EXCLUSIVE MODE")
-        run(sidecar, "pause", "--topic", topic)
+        inbox.execute("SELECT inbox.pause('topic', %s)", [topic])
         eventually(lambda: paused(sidecar) == [("topic", topic)], timeout=20)
     resume(sidecar, "--topic", topic)
 
