@@ -278,7 +278,13 @@ static int check_socket(const struct config *config, struct buf *found, struct e
 
 	if (r == 0)
 		buf_addf(found, "%s can be created", config->socket.path);
-	return r;
+	if (r != SOCKET_SERVED)
+		return r;
+	buf_addf(found,
+		"%s: a running inboxd serves it; a second one with this path would end with exit "
+		"code 5",
+		config->socket.path);
+	return 0;
 }
 
 /* The schema belongs to one cluster and group.id: an instance with another pair refuses to start. */

@@ -137,6 +137,26 @@ def test_secrets_are_read_from_files_and_never_shown(make_inboxd):
     assert "hunter2" not in done.stdout + done.stderr
 
 
+def check_socket(sidecar):
+    done = sidecar.command("check", "--json")
+    (found,) = (line for line in json.loads(done.stdout)["checks"] if line["name"] == "socket")
+    return done.returncode, found["result"], found["text"]
+
+
+def test_check_says_that_a_running_inboxd_serves_the_socket(make_inboxd):
+    sidecar = make_inboxd()
+    assert sidecar.command("migrate").returncode == 0
+    path = sidecar.socket_path
+    assert check_socket(sidecar) == (0, "ok", f"{path} can be created")
+    assert not pathlib.Path(f"{path}.lock").exists(), "the check makes no file"
+    sidecar.start()
+    served = f"{path}: a running inboxd serves it; a second one with this path would end with exit code 5"
+    assert check_socket(sidecar) == (0, "ok", served)
+    assert sidecar.command("run", "--set", "http.listen=").returncode == 5
+    sidecar.kill()
+    assert check_socket(sidecar) == (0, "ok", f"{path} can be created"), "a lock file that nobody holds"
+
+
 def test_check_accepts_a_good_configuration(make_inboxd):
     sidecar = make_inboxd()
     assert sidecar.command("migrate").returncode == 0

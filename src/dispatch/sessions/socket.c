@@ -205,6 +205,22 @@ int socket_listen(int *fd, const struct config *config, struct err *err)
 	return r;
 }
 
+/* As socket_lock(), but without making the file. */
+static int check_lock(const char *path, struct err *err)
+{
+	char file[PATH_MAX];
+	bool served;
+	int fd;
+
+	(void)snprintf(file, sizeof(file), "%s.lock", path);
+	fd = open(file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : cannot_lock(path, file, err);
+	served = flock(fd, LOCK_SH | LOCK_NB) != 0;
+	(void)close(fd);
+	return served ? SOCKET_SERVED : 0;
+}
+
 int socket_check(const struct config *config, struct err *err)
 {
 	int r;
@@ -215,7 +231,7 @@ int socket_check(const struct config *config, struct err *err)
 	if (r != 0)
 		return r;
 	if (config->socket.group[0] == '\0' || getgrnam(config->socket.group) != NULL)
-		return 0;
+		return check_lock(config->socket.path, err);
 	(void)err_set(err, FAULT_CONFIG, "socket.group: there is no group '%s' on this host",
 		config->socket.group);
 	return err_advise(err, "create it, or name another");

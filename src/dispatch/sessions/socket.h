@@ -30,7 +30,9 @@ void socket_unlock(struct socket_lock *lock);
  * must be held. The caller owns `fd`. */
 int socket_listen(int *fd, const struct config *config, struct err *err);
 
-/* For `inboxd check`: checks that the socket could be created, without creating anything. */
+/* For `inboxd check`: checks that the socket could be created, without creating anything. SOCKET_SERVED: a process
+ * holds the lock, so a second one would not start. The lock is shared for an instant if nobody holds it. */
+#define SOCKET_SERVED 1
 int socket_check(const struct config *config, struct err *err);
 
 #endif
