@@ -21,6 +21,8 @@
 
 #define OWN_FILE "inboxd.yaml"
 
+extern char **environ;
+
 struct draft {
 	struct strings set;     /* section.key=value */
 	const char *database;   /* its name, among the texts of `set`; NULL: none was written */
@@ -136,18 +138,27 @@ static const char hints[] =
 	"#   sasl.password: file:/run/secrets/kafka-password\n"
 	"# The password of PostgreSQL, in the section postgres:\n"
 	"#   password: file:/run/secrets/postgres-password\n"
-	"\n"
-	"# Where to find the event id: locations, tried in order. A location is header:NAME, key "
-	"or "
-	"json:/POINTER.\n"
-	"# topics:\n"
-	"#   \"*\":\n"
-	"#     id: [header:id, json:/event_id]\n"
-	"\n"
-	"# socket:\n"
-	"#   path: /run/inboxd/inbox.sock   # where handlers connect; its directory must exist\n"
-	"# http:\n"
-	"#   listen: 127.0.0.1:9464         # /metrics, /readyz, /status, /config\n";
+	"\n";
+
+/* A section to uncomment: only where the file does not have it, because a section can be there once. */
+static const struct {
+	const char *section;
+	const char *text;
+} examples[] = {
+	{ "topics", "# Where to find the event id: locations, tried in order. A location is "
+		    "header:NAME, "
+		    "key or json:/POINTER.\n"
+		    "# topics:\n"
+		    "#   \"*\":\n"
+		    "#     id: [header:id, json:/event_id]\n"
+		    "\n" },
+	{ "socket",
+		"# socket:\n"
+		"#   path: /run/inboxd/inbox.sock   # where handlers connect; its directory must "
+		"exist\n" },
+	{ "http", "# http:\n"
+		  "#   listen: 127.0.0.1:9464         # /metrics, /readyz, /status, /config\n" },
+};
 
 static void add_comment(struct buf *out, const char *above)
 {
@@ -249,12 +260,29 @@ static void add_section(struct buf *out, struct draft *draft, const struct secti
 		out->broken = true;
 }
 
+static bool has_section(const struct draft *draft, const char *name)
+{
+	const struct entries *entries = draft->config->entries;
+
+	for (size_t i = 0; i < entries->count; i++) {
+		const struct entry *entry = &entries->items[i];
+
+		if (strcmp(entry->section->name, name) == 0 && was_given(entry, entry->section))
+			return true;
+	}
+	return false;
+}
+
 static void add_file(struct buf *out, struct draft *draft)
 {
 	buf_add_str(out, "# Written by `inboxd init`. All keys: docs/configuration.md.\n");
 	for (const struct section *section = option_sections; section->name != NULL; section++)
 		add_section(out, draft, section);
 	buf_add_str(out, hints);
+	for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
+		if (!has_section(draft, examples[i].section))
+			buf_add_str(out, examples[i].text);
+	}
 }
 
 static int exists(const char *path, struct err *err)
@@ -323,13 +351,41 @@ static int write_file(const char *path, bool force, const struct buf *text, stru
 	return err_set(err, FAULT_USAGE, "cannot write %s: %s", path, strerror(error));
 }
 
-static void print_next(const char *path, struct buf *not_written)
+/* The variables of the environment that inboxd would read instead of the file. */
+static void print_overrides(const struct draft *draft, const char *path)
+{
+	const struct config_sources sources = { .file = path, .environment = environ };
+	CLEANUP(config_freep) struct config *config = NULL;
+	struct err ignored = ERR_INIT; /* `check` reports a wrong variable */
+	bool first = true;
+
+	if (config_load(&config, &sources, &ignored) != 0)
+		return;
+	for (size_t i = 0; i < config->entries->count; i++) {
+		const struct entry *entry = &config->entries->items[i];
+		const char *variable = entry->origin + strlen("env ");
+
+		if (strncmp(entry->origin, "env ", strlen("env ")) != 0 ||
+			(entry->option == NULL &&
+				entries_same(draft->config->entries, entry) == NULL))
+			continue;
+		(void)printf("%s%s (%s)",
+			first ? "These variables of the environment take precedence over the file: "
+			      : ", ",
+			variable, entry->path);
+		first = false;
+	}
+	(void)fputs(first ? "" : ".\n\n", stdout);
+}
+
+static void print_next(const char *path, struct draft *draft)
 {
 	(void)printf("wrote   %s\n\n", path);
-	if (not_written->length > 0)
+	if (draft->not_written.length > 0)
 		(void)printf("Secrets were not written: %s. Add each as file:/PATH, or set the "
 			     "variable of the environment for it.\n\n",
-			buf_str(not_written));
+			buf_str(&draft->not_written));
+	print_overrides(draft, path);
 	(void)printf("Next:\n"
 		     "  inboxd migrate -c %s    creates the schema\n"
 		     "  inboxd check -c %s      tests everything that `run` needs\n"
@@ -363,6 +419,6 @@ int command_init(const struct cli *cli, struct err *err)
 	r = buf_ok(&text) && buf_ok(&draft.not_written) ? write_file(path, cli->force, &text, err)
 							: err_memory(err);
 	if (r == 0)
-		print_next(path, &draft.not_written);
+		print_next(path, &draft);
 	return r;
 }

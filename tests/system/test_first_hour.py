@@ -119,6 +119,40 @@ def test_check_and_run_work_with_the_file_that_init_writes(kafka, postgres, topi
         assert run.wait(30) == 0
 
 
+def test_init_leaves_out_the_examples_of_sections_that_it_writes(kafka, postgres, topic, tmp_path, database):
+    path = tmp_path / "inboxd.yaml"
+    arguments = (topic, kafka.bootstrap, postgres.conninfo(database))
+    assert init(path, *arguments).returncode == 0
+    assert all(f"\n# {section}:\n" in path.read_text() for section in ("topics", "socket", "http"))
+    sets = (f"topics.{topic}.id=key", f"socket.path={tmp_path}/inbox.sock", "http.listen=")
+    assert init(path, *arguments, *(word for one in sets for word in ("--set", one)), "--force").returncode == 0
+    assert not any(f"# {section}:\n" in path.read_text() for section in ("topics", "socket", "http"))
+
+
+def test_init_names_the_variables_that_take_precedence_over_its_file(kafka, postgres, topic, tmp_path, database, monkeypatch):
+    monkeypatch.setenv("INBOXD_SOCKET_PATH", f"{tmp_path}/other.sock")
+    result = init(tmp_path / "inboxd.yaml", topic, kafka.bootstrap, postgres.conninfo(database))
+    assert result.returncode == 0
+    assert "\nThese variables of the environment take precedence over the file: INBOXD_SOCKET_PATH (socket.path).\n" in result.stdout
+    monkeypatch.delenv("INBOXD_SOCKET_PATH")
+    result = init(tmp_path / "inboxd.yaml", topic, kafka.bootstrap, postgres.conninfo(database), "--force")
+    assert result.returncode == 0 and "precedence" not in result.stdout
+
+
+def test_init_writes_no_file_without_the_topic_unless_it_is_forced(kafka, postgres, tmp_path, database):
+    path = tmp_path / "inboxd.yaml"
+    arguments = ("missing-topic", "127.0.0.1:1", postgres.conninfo(database))
+    refused = init(path, *arguments)
+    assert refused.returncode == 4 and "FAILED kafka" in refused.stdout and not path.exists()
+    forced = init(path, *arguments, "--force")
+    assert forced.returncode == 0 and "FAILED kafka" in forced.stdout and path.exists()
+
+
+def test_the_help_of_init_names_its_own_file():
+    text = subprocess.run([binary(), "init", "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "/etc/inboxd" not in text and "the file to write; default: INBOXD_CONFIG, otherwise inboxd.yaml" in text
+
+
 def test_init_leaves_nothing_behind_when_it_cannot_write(kafka, postgres, topic, tmp_path, database):
     path = tmp_path / "directory"
     path.mkdir()

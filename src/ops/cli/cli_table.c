@@ -38,7 +38,7 @@ const struct command_row cli_commands[] = {
 		"at a time. The database user must be allowed to create the schema.\n", 0 },
 	{ COMMAND_CHECK, "check", "Print the effective configuration and test it", "",
 		"Prints every effective value and its origin, with secrets masked. Then it tests Kafka,\n"
-		"PostgreSQL, the schema, the privileges, the directory of the socket and the HTTP port.\n"
+		"PostgreSQL, the schema, the privileges, the socket with its directory, and the HTTP port.\n"
 		"Run it as the database user of `run`, because an operator lacks its privileges. It\n"
 		"changes nothing. With --json: one object. Exit code 3: PostgreSQL cannot be reached;\n"
 		"otherwise 4: Kafka cannot be reached; otherwise 6: another check failed, also one for\n"
@@ -55,8 +55,9 @@ const struct command_row cli_commands[] = {
 		"commented configuration file: --config, otherwise INBOXD_CONFIG, otherwise inboxd.yaml.\n"
 		"TOPIC can be several, separated by commas. DATABASE is postgres://USER@HOST:PORT/NAME, or\n"
 		"\"host=... user=... dbname=...\". The file has what was checked, also each --set. Secrets\n"
-		"are not written. An existing file stays as it is. Exit code 3: PostgreSQL, 4: Kafka\n"
-		"cannot be reached, and no file was written.\n", 3 },
+		"are not written. An existing file stays as it is. Exit code 3: PostgreSQL cannot be\n"
+		"reached; otherwise 4: Kafka cannot be reached; otherwise 6: a topic is missing, or may not\n"
+		"be read. No file is written then. With --force it is written, and the exit code is 0.\n", 3 },
 	{ COMMAND_STATUS, "status", "Show waiting and dead messages, partitions and instances", "",
 		"Counts stop at 10000, so that the command is equally fast for tables of any size.\n", 0 },
 	{ COMMAND_LIST, "list", "List messages, rejects or conflicts", "",
@@ -363,7 +364,9 @@ const struct option_row cli_options[] = {
 		"the socket of inboxd; default: INBOXD_SOCKET_PATH, otherwise /run/inboxd/inbox.sock", NULL },
 	{ 0, "json", NULL, CLI_BRIDGES, KIND_FLAG, offsetof(struct cli, json),
 		"write the log as JSON", NULL },
-	{ 'c', "config", "FILE", FOR_CONFIG, KIND_TEXT, offsetof(struct cli, config_file),
+	{ 'c', "config", "FILE", FOR(COMMAND_INIT), KIND_TEXT, offsetof(struct cli, config_file),
+		"the file to write; default: INBOXD_CONFIG, otherwise inboxd.yaml", NULL },
+	{ 'c', "config", "FILE", FOR_CONFIG & ~FOR(COMMAND_INIT), KIND_TEXT, offsetof(struct cli, config_file),
 		"configuration file; default: INBOXD_CONFIG, otherwise " CLI_STANDARD_FILE, NULL },
 	{ 0, "set", "SECTION.KEY=VALUE", FOR_CONFIG, KIND_SET, 0,
 		"set one value, which overrides the file and the environment; may be repeated", NULL },
