@@ -135,11 +135,11 @@ struct binding {
 
 /* partitions/group_membership.c */
 struct membership {
-	bool joined;         /* subscribed: in the group or joining it */
-	bool waiting_logged; /* group_waiting was logged since the last join */
+	bool joined; /* subscribed: in the group or joining it */
 	/* since when the instance waits for an assignment while a broker is reachable; now, while
 	 * it has one */
 	int64_t waiting_since_ms;
+	int64_t waiting_log_ms; /* after how much of this time group_waiting is logged next */
 };
 
 /* observe.c */

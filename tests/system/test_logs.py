@@ -108,10 +108,21 @@ def test_waiting_for_a_killed_member_is_logged_once(start_inboxd, group):
     assert (line["level"], line["group"]) == ("info", group)
     assert 5 <= line["since_s"] < 10
     assert line["next"] == (
-        "no action is necessary: the broker has assigned no partitions yet. It may wait for a member that was killed or cut off,"
-        " at most session.timeout.ms (10000 ms), or for other members to give up theirs, at most max.poll.interval.ms"
-        " (300000 ms)")
+        "no action is necessary: the broker has assigned no partitions yet. It may wait for members that were killed or cut off,"
+        " at most session.timeout.ms (10000 ms) for each that was killed while it joined, or for other members to give up theirs,"
+        " at most max.poll.interval.ms (300000 ms)")
     assert len(lines(sidecar, "partitions_assigned")) == 2, "it ended"
+
+
+@pytest.mark.slow
+def test_a_long_wait_for_a_killed_member_is_logged_every_minute(start_inboxd, group):
+    sidecar = start_inboxd(log={"format": "json"}, kafka={"session.timeout.ms": 80000})
+    sidecar.kill()
+    sidecar.start(ready=False)
+    eventually(lambda: len(lines(sidecar, "partitions_assigned")) == 2, timeout=120)
+    first, second = lines(sidecar, "group_waiting")
+    assert 5 <= first["since_s"] < 10
+    assert 65 <= second["since_s"] < 70
 
 
 def test_the_wait_for_the_group_counts_from_the_loss(start_inboxd, group):

@@ -13,7 +13,8 @@
 #include "base/time/clock.h"
 #include "ingest/kafka/consumer_conf.h"
 
-#define WAITING_LOG_MS 5000    /* a normal rebalance takes less time */
+#define WAITING_LOG_MS 5000 /* a normal rebalance takes less time */
+#define REPEAT_MS      60000
 #define SESSION_MS     "45000" /* the defaults of librdkafka */
 #define POLL_MS        "300000"
 
@@ -39,8 +40,8 @@ static void join(struct ingest *ingest)
 		return;
 	}
 	ingest->membership.joined = true;
-	ingest->membership.waiting_logged = false;
 	ingest->membership.waiting_since_ms = clock_now_ms();
+	ingest->membership.waiting_log_ms = WAITING_LOG_MS;
 	log_info("group_joining", LOG_STR("group", consumer_group(ingest->consumer)));
 }
 
@@ -64,30 +65,30 @@ static void format_next(const struct config *config, char *next, size_t size)
 
 	(void)snprintf(next, size,
 		"no action is necessary: the broker has assigned no partitions yet. It may wait "
-		"for a member that was killed or cut off, at most %s%s%s, or for other members to "
-		"give up theirs, at most max.poll.interval.ms (%s ms)",
+		"for members that were killed or cut off, at most %s%s%s for each that was killed "
+		"while it joined, or for other members to give up theirs, at most "
+		"max.poll.interval.ms (%s ms)",
 		consumers ? "the broker's group.consumer.session.timeout.ms"
 			  : "session.timeout.ms (",
 		consumers ? "" : session, consumers ? "" : " ms)", poll);
 }
 
-/* Logs why nothing is read while the group rebalances. The time counts only while a broker is
+/* Logs why nothing is read while the group rebalances, and again every minute. The time counts only while a broker is
  * reachable; observe.c reports unreachable brokers. */
 static void log_waiting(struct ingest *ingest)
 {
 	const struct health *health = ingest->options.health;
 	bool joined = atomic_load(&health->group_joined);
 	int64_t now_ms = clock_now_ms();
-	char next[320];
+	char next[400];
 
 	if (joined)
-		ingest->membership.waiting_logged = false;
+		ingest->membership.waiting_log_ms = WAITING_LOG_MS;
 	if (joined || !atomic_load(&health->broker_ok))
 		ingest->membership.waiting_since_ms = now_ms;
-	if (ingest->membership.waiting_logged ||
-		now_ms - ingest->membership.waiting_since_ms < WAITING_LOG_MS)
+	if (now_ms - ingest->membership.waiting_since_ms < ingest->membership.waiting_log_ms)
 		return;
-	ingest->membership.waiting_logged = true;
+	ingest->membership.waiting_log_ms += REPEAT_MS;
 	format_next(ingest->options.config, next, sizeof(next));
 	log_info("group_waiting", LOG_STR("group", consumer_group(ingest->consumer)),
 		LOG_INT("since_s", (now_ms - ingest->membership.waiting_since_ms) / 1000),
