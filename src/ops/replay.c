@@ -53,6 +53,9 @@ static const struct way replay_ways[] = { { "retrying", WAY_RETRY }, { "waiting"
 static const struct way retry_ways[] = { { "retrying", WAY_TURN }, { "waiting", WAY_TURN },
 	{ "parked", WAY_PARKED }, { "claimed", WAY_CLAIMED }, { "dead", WAY_REPLAY },
 	{ "processed", WAY_REPLAY }, { NULL, NULL } };
+static const struct way discard_ways[] = { { "claimed", WAY_CLAIMED },
+	{ "dead", WAY_REPLAY ". To make it processed: `inboxd resolve EVENT_ID --reason TEXT`" },
+	{ "processed", "There is nothing to do" }, { NULL, NULL } };
 static const struct way resolve_ways[] = {
 	{ "retrying", "To make it dead first: `inboxd discard EVENT_ID`" },
 	{ "waiting", "To make it dead first: `inboxd discard EVENT_ID`" },
@@ -73,7 +76,7 @@ static const struct change resolve = { .name = "resolve",
 	.ways = resolve_ways,
 	.one = QUERY_OP_RESOLVE };
 static const struct change discard = { "discard", "waiting", CLI_DISCARD_STATES, "discarded",
-	"message", NULL, QUERY_OP_DISCARD, QUERY_OP_COUNT, QUERY_OP_DISCARD_PAGE };
+	"message", discard_ways, QUERY_OP_DISCARD, QUERY_OP_COUNT, QUERY_OP_DISCARD_PAGE };
 static const struct change replay_events = { .name = "replay",
 	.status = "dead",
 	.states = "dead retrying published",

@@ -129,8 +129,8 @@ def test_resolve_changes_no_message_that_is_not_dead(patient, handler, streams, 
     result = patient.command("resolve", "n", "p", "r", "--reason", "done")
     assert (result.returncode, result.stdout) == (6, "")
     assert 'event "n" is claimed, so it was not resolved. Wait until its handler has answered' in result.stderr
-    assert "is processed, so it was not resolved. There is nothing to do" in result.stderr
-    assert "to give it up first: `inboxd discard EVENT_ID`" in result.stderr
+    assert 'event "p" is processed, so it was not resolved. There is nothing to do' in result.stderr
+    assert "To make it dead first: `inboxd discard EVENT_ID`" in result.stderr
     assert inbox.messages() == before
 
 
