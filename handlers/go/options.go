@@ -76,7 +76,7 @@ func Timeout(d time.Duration) Option {
 	return func(o *options) { o.timeout = d }
 }
 
-// ExtendUpTo is the time after the arrival of a message when the library does not extend its deadline any more. Without it: 10 min.
+// ExtendUpTo is the time after the arrival of a message until which the library extends its deadline. Without it: 10 min.
 func ExtendUpTo(d time.Duration) Option {
 	return func(o *options) { o.extendUpTo = d }
 }

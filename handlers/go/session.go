@@ -372,8 +372,10 @@ func (s *session) extendOpen(alive context.Context) {
 			s.mu.Lock()
 			for _, d := range s.open {
 				isDue := d.deadlineAt.Sub(now) < s.timeout/3*2
-				if isDue && now.Sub(d.received)+s.timeout <= s.h.options.extendUpTo {
-					s.extendLocked(d, s.timeout)
+				timeout := min(s.timeout, s.h.options.extendUpTo-now.Sub(d.received))
+				gain := min(timeout, now.Add(timeout).Sub(d.deadlineAt))
+				if isDue && gain > time.Millisecond {
+					s.extendLocked(d, timeout)
 				}
 			}
 			s.mu.Unlock()

@@ -38,7 +38,7 @@ export interface HandlerOptions {
   maxInFlight?: number;
   /** Milliseconds until an answer is late. The library extends it while the process is alive. 30,000. */
   timeoutMs?: number;
-  /** Milliseconds after the arrival of a message when the library does not extend its deadline any more. 600,000. */
+  /** Milliseconds after the arrival of a message until which the library extends its deadline. 600,000. */
   extendUpToMs?: number;
   /** Messages that come together. */
   batch?: BatchOptions;

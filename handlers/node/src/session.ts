@@ -294,8 +294,9 @@ export class Session {
     const now = performance.now();
     for (const delivery of this.#open.values()) {
       const isDue = delivery.deadlineAt - now < (this.timeoutMs * 2) / 3;
-      if (isDue && now - delivery.received + this.timeoutMs <= this.#terms.extendUpToMs) {
-        this.extend(delivery, this.timeoutMs);
+      const deadlineAt = Math.min(now + this.timeoutMs, delivery.received + this.#terms.extendUpToMs);
+      if (isDue && deadlineAt - Math.max(now, delivery.deadlineAt) > 1) {
+        this.extend(delivery, deadlineAt - now);
       }
     }
   }

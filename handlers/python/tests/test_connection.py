@@ -50,8 +50,24 @@ def test_the_deadline_is_not_extended_for_ever(sidecar, start):
     start(lambda delivery: time.sleep(1.2), timeout=0.3, extend_up_to=0.7)
     sidecar.accept(timeout_ms=300)
     sidecar.deliver(1)
-    lines = [sidecar.read() for _ in range(3)]
-    assert [line.get("method") for line in lines] == ["extend", "extend", None]
+    delivered = time.monotonic()
+    ends = []
+    while (line := sidecar.read()).get("method") == "extend":
+        assert line["params"]["timeout_ms"] <= 300
+        ends.append(time.monotonic() - delivered + line["params"]["timeout_ms"] / 1000)
+    assert len(ends) >= 2
+    assert ends[-1] == pytest.approx(0.7, abs=0.05)
+
+
+@pytest.mark.parametrize("extend_up_to", [0.45, 0.35])
+def test_the_last_extension_asks_for_what_is_left(sidecar, start, extend_up_to):
+    start(lambda delivery: time.sleep(0.8), timeout=0.3, extend_up_to=extend_up_to)
+    sidecar.accept(timeout_ms=300)
+    sidecar.deliver(1)
+    delivered = time.monotonic()
+    params = sidecar.read()["params"]
+    assert time.monotonic() - delivered + params["timeout_ms"] / 1000 == pytest.approx(extend_up_to, abs=0.05)
+    assert sidecar.answer() == {"status": "done"}
 
 
 def test_a_refusal_is_raised(sidecar, tmp_path):

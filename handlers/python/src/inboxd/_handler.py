@@ -48,7 +48,7 @@ class Handler:
     :param max_in_flight: messages that this process may hold at a time; ``async`` functions work on all of them at once
     :param workers: threads for functions that are not ``async``
     :param timeout: seconds until an answer is late; the library extends it while the process is alive
-    :param extend_up_to: seconds after which it does not extend any more, counted from the arrival of the message
+    :param extend_up_to: seconds after the arrival of a message until which the library extends its deadline
     :param batch: most messages that come together; otherwise 100 with a function for batches, and 1 without
     :param batch_wait: seconds for which a batch may wait to fill
     :param ordered: a batch may have several messages of a key, in order

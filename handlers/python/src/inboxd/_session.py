@@ -23,6 +23,7 @@ MAX_LINE = 33_554_432
 HELLO_TIMEOUT = 10.0
 HELLO_ID = 1
 DRAIN_ID = 2
+ROUNDING = 0.001  # seconds; an extension by less is no extension
 # Errors of a hello that another try does not correct.
 FINAL = frozenset({-32000, -32001, -32003, -32005, -32602})
 
@@ -227,12 +228,13 @@ class Session(asyncio.Protocol):
         self.send({"method": "extend", "params": params})
 
     def _tick(self) -> None:
-        """Extends what has less than two thirds of its time left."""
+        """Extends what has less than two thirds of its time left, the last time until ``extend_up_to``."""
         now = self._loop.time()
         for delivery in list(self._open.values()):
             is_due = delivery._deadline - now < self.timeout * 2 / 3
-            if is_due and now - delivery._received + self.timeout <= self._terms.extend_up_to:
-                self.extend(delivery, self.timeout)
+            new = min(now + self.timeout, delivery._received + self._terms.extend_up_to)
+            if is_due and new - max(now, delivery._deadline) > ROUNDING:
+                self.extend(delivery, new - now)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(self.timeout / 4, self._tick)

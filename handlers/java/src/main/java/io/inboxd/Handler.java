@@ -459,7 +459,7 @@ public final class Handler implements AutoCloseable {
         }
 
         /**
-         * Time after the arrival of a message when the library does not extend its deadline any more.
+         * Time after the arrival of a message until which the library extends its deadline.
          *
          * @param extendUpTo 10 minutes by default
          * @return this builder

@@ -350,8 +350,10 @@ final class Session {
     private void extendAll(long now) {
         for (Delivery delivery : open.values()) {
             boolean isDue = delivery.deadlineAt() - now < timeoutNanos / 3 * 2;
-            if (isDue && now - delivery.receivedAt() + timeoutNanos <= toNanos(terms.extendUpTo())) {
-                extend(delivery, TimeUnit.NANOSECONDS.toMillis(timeoutNanos));
+            long timeout = Math.min(timeoutNanos, toNanos(terms.extendUpTo()) - (now - delivery.receivedAt()));
+            long gain = Math.min(timeout, now + timeout - delivery.deadlineAt());
+            if (isDue && gain > TimeUnit.MILLISECONDS.toNanos(1)) {
+                extend(delivery, TimeUnit.NANOSECONDS.toMillis(timeout));
             }
         }
     }

@@ -386,10 +386,13 @@ class FunctionsTest {
             }
         }
         JsonNode line = sidecar.read();
+        long last = 200;
         for (; line.has("method"); line = sidecar.read()) {
             extended++;
+            last = line.path("params").path("timeout_ms").asLong();
         }
         assertEquals("done", line.path("result").path("status").asText());
+        assertTrue(last < 200, "the last one asks for " + last + " ms, what is left until 700 ms");
         assertTrue(extended < 10, extended + " extends");
     }
 
