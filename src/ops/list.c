@@ -109,8 +109,9 @@ static void print_more(const struct op *op, const struct listing *listing, const
 	if (listing->pages && count == limit_of(op))
 		(void)fprintf(stderr, "there may be more: --after %" PRId64 "\n", last);
 	else if (!listing->pages && last > count)
-		(void)fprintf(
-			stderr, "there are more %s: --limit %" PRId64 "\n", listing->counted, last);
+		(void)fprintf(stderr,
+			"there are %" PRId64 " %s; all of them: --limit %" PRId64 "\n", last,
+			listing->counted, last);
 }
 
 /* Also printed to stderr with --json, because "no match found yet" differs from "no match exists". */

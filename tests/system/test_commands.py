@@ -190,7 +190,7 @@ def test_groups_accept_the_filters_of_a_list(graves, topic):
 
 
 def test_a_limited_group_list_says_that_there_are_more(graves):
-    assert graves.command("list", "--dead", "--group", "--limit", "1").stderr == "there are more groups: --limit 2\n"
+    assert graves.command("list", "--dead", "--group", "--limit", "1").stderr == "there are 2 groups; all of them: --limit 2\n"
     assert graves.command("list", "--dead", "--group", "--limit", "2").stderr == ""
 
 

@@ -155,7 +155,7 @@ def test_audit_lists_who_did_what_newest_first(start_inboxd, handler, streams, t
     assert run(sidecar, "audit", "--until", "1h", "--json") == ""
     assert len(objects(run(sidecar, "audit", "--since", "1h", "--json"))) == 2
     limited = sidecar.command("audit", "--limit", "1")
-    assert (len(limited.stdout.splitlines()), limited.stderr) == (2, "there are more actions: --limit 2\n")
+    assert (len(limited.stdout.splitlines()), limited.stderr) == (2, "there are 2 actions; all of them: --limit 2\n")
 
 
 @pytest.mark.parametrize("command", ["audit", "list", "list --dead", "list --rejects", "list --conflicts", "outbox list"])

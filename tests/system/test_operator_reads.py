@@ -188,6 +188,22 @@ def test_list_dead_is_by_time_of_death(deaths, inbox):
     assert ids("--dead", "--after", str(seq)) == ["e0", "e1"]
 
 
+def test_a_group_shows_the_beginning_of_a_long_error(deaths, inbox):
+    inbox.execute("UPDATE inbox.inbox_messages SET error = repeat('no price ', 20)")
+    (row,) = cells(run(deaths, "list", "--dead", "--group"))
+    assert row["ERROR"] == ("no price " * 20)[:59] + "…"
+    (group,) = objects(run(deaths, "list", "--dead", "--group", "--json"))
+    assert group["error_shape"] == inbox.value("SELECT error_shape FROM inbox.dead_groups") and len(group["error_shape"]) > 60
+
+
+@pytest.mark.parametrize(("code", "error", "shown"), [
+    ("ValueError", "ValueError: invalid literal", "ValueError: invalid literal"),
+    ("PRICE", "no price", "PRICE: no price"), ("PRICE", None, "PRICE"), (None, "no price", "no price")])
+def test_list_shows_a_code_once_that_the_error_begins_with(deaths, inbox, code, error, shown):
+    inbox.execute("UPDATE inbox.inbox_messages SET error_code = %s, error = %s", [code, error])
+    assert {row["ERROR"] for row in cells(run(deaths, "list", "--dead"))} == {shown}
+
+
 def test_since_is_about_the_death_of_dead_messages(deaths, inbox):
     def ids(*options):
         return [row["event_id"] for row in objects(run(deaths, "list", "--json", *options))]

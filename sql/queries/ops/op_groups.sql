@@ -2,7 +2,8 @@
 -- the number of groups.
 -- Caller: ops/list.c. Index: inbox_messages_state (inbox.look_page()), inbox_messages_seq_key.
 -- $1 filter, $2 most groups.
-SELECT g.messages::text, g.consumer, g.event_type, g.error_code, g.error_shape,
+SELECT g.messages::text, g.consumer, g.event_type, g.error_code,
+       CASE WHEN length(g.error_shape) > 60 THEN left(g.error_shape, 59) || '…' ELSE g.error_shape END,
        to_char(g.first_dead_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        to_char(g.last_dead_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        g.latest_seq::text, row_to_json(g)::text, count(*) OVER ()

@@ -6,8 +6,7 @@
 SELECT m.seq::text, m.status, m.consumer, concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset), m.event_type, m.event_id,
        m.retry_count::text, to_char(m.received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        to_char(m.dead_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-       CASE WHEN length(concat_ws(': ', m.error_code, m.error)) > 60
-            THEN left(concat_ws(': ', m.error_code, m.error), 59) || '…' ELSE concat_ws(': ', m.error_code, m.error) END,
+       CASE WHEN length(t.error) > 60 THEN left(t.error, 59) || '…' ELSE t.error END,
        row_to_json(m)::text, m.seq, p.looked, p.last_seq
 FROM inbox.look_page(inbox.check_filter('list', $1::jsonb,
          ARRAY['any', 'waiting', 'retrying', 'parked', 'claimed', 'processed', 'dead'])
@@ -19,4 +18,7 @@ LEFT JOIN LATERAL (
            v.retry_count, v.crash_count, v.replay_count, v.suspect, v.error, v.error_code, v.result, v.attempts,
            v.processed_at, v.dead_at, v.handler, v.consumer
     FROM inbox.messages v WHERE v.seq = s.seq OFFSET 0) m ON true
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN starts_with(m.error, m.error_code || ': ') THEN m.error ELSE concat_ws(': ', m.error_code, m.error) END
+        AS error) t
 ORDER BY s.n
