@@ -364,8 +364,8 @@ explain() {
 	try "its row, after the handler got it once more" \
 		"inboxd replay order-1 --yes --reason 'a try' && sleep 1 && psql -c \"SELECT event_id, status, result FROM inbox.messages WHERE event_id = 'order-1'\""
 	try "deliveries and their outcomes, as metrics" "curl -s \$QUICKSTART_METRICS | grep ^inboxd_deliveries_total"
-	try "a handler of your own instead of the example" \
-		"kill \$QUICKSTART_HANDLER; sleep 1; inboxd handlers forget totals; python3 $root/examples/minimal.py"
+	try "a handler of your own, and a message for it" \
+		"kill \$QUICKSTART_HANDLER; sleep 1; inboxd handlers forget totals; echo 'c-1|{\"event_id\":\"mine-1\",\"cents\":1000}' | kcat -P -b \$KAFKA_BOOTSTRAP -t orders -K '|' -H type=order.created; python3 $root/examples/minimal.py"
 }
 
 # How this run was started, without --once.

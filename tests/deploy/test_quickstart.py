@@ -92,6 +92,7 @@ def test_each_command_of_the_table_works(terminal, example):
         own = "minimal.py" in command  # ends with Ctrl-C
         got = second.run(f"{command.replace('python3', 'timeout 3 python3')}; echo CODE $?")
         assert not re.search(r"Traceback|^inboxd: |ERROR:|not found|No such", got, re.M), f"{what}: {command}\n{got}"
+        assert not own or "order.created" in got, f"{what}: {command}\n{got}"
         assert own or len(got.splitlines()) > 2 and got.endswith("CODE 0\n"), f"{what}: {command}\n{got}"
     assert first.is_running()
     assert first.close() == 0
