@@ -206,7 +206,7 @@ def test_show_says_that_a_handler_is_not_connected_to_the_owner(db, statements):
     db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq, handlers) VALUES (2, 'other', 1, '[\"billing\"]')")
     assert waits_for() == ["handler billing: not connected to the sidecar that owns the partition"]
     db.execute("UPDATE inbox.inbox_instances SET handlers = '[\"billing\"]' WHERE id = 1")
-    assert waits_for() == ["its release for the handler billing, within seconds: nothing is before it"]
+    assert waits_for() == ["the handler billing: inboxd releases the message within seconds"]
 
 
 def test_show_as_json_says_what_a_message_waits_for(db, statements):
