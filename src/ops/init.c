@@ -21,8 +21,6 @@
 
 #define OWN_FILE "inboxd.yaml"
 
-extern char **environ;
-
 struct draft {
 	struct strings set;     /* section.key=value */
 	const char *database;   /* its name, among the texts of `set`; NULL: none was written */
