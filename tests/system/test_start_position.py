@@ -40,6 +40,19 @@ def test_offsets_set_forward_manually_lose_nothing(stored, streams, topic, group
     eventually(lambda: streams.lag(group, topic) == 0)
 
 
+def test_librdkafka_starts_no_partition_at_an_offset_of_its_own(start_inboxd, streams, topic, group, inbox):
+    """If it asked for the committed offset, it would start the partition at any time, and a resume could be lost (ADR 35)."""
+    streams.events(topic, ["a", "b", "c"])
+    sidecar = start_inboxd(kafka={"log_level": 7}, log={"level": "debug"})
+    inbox.wait_stored(3)
+    eventually(lambda: sum(streams.committed(group, topic).values()) == 3)
+    sidecar.restart()
+    streams.events(topic, ["d"])
+    inbox.wait_stored(4)
+    starts = [line for line in sidecar.stderr.splitlines() if f"Start fetch for {topic} " in line]
+    assert len(starts) == 8 and all("at offset 0 " in line for line in starts)
+
+
 def test_a_group_without_offsets_continues_at_the_watermark(stored, handler, streams, topic, group, inbox):
     streams.delete_group(group)
     stored.start()

@@ -202,19 +202,34 @@ static struct partition_offset *items_of(
 	return items;
 }
 
-/* Pauses the partitions before `assigned` is called. Without the pause librdkafka would fetch
- * records from an offset of its own choice before the start offset is decided. */
+static void pause_all(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+{
+	rd_kafka_topic_partition_list_t *paused = rd_kafka_topic_partition_list_copy(list);
+
+	(void)rd_kafka_pause_partitions(consumer->kafka, paused);
+	rd_kafka_topic_partition_list_destroy(paused);
+}
+
+/* Pauses the partitions before `assigned` is called. Without the pause librdkafka would fetch records from an offset of
+ * its own choice before the start offset is decided. A partition that librdkafka does not know yet is only paused by
+ * the second pause.
+ *
+ * The list gets an offset, although nothing is read from it. Without an offset librdkafka asks the coordinator for the
+ * committed one, and its main thread starts the partition when the answer arrives. A pause, resume or seek of this
+ * thread at that moment makes librdkafka drop one of the two operations without an error: the partition stays paused or
+ * is never started (librdkafka issue 5591, ADR 35). With an offset it is started before the assignment returns. */
 static void on_assigned(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
 {
 	CLEANUP(freep) struct partition_offset *items = items_of(consumer, list);
-	rd_kafka_topic_partition_list_t *paused = rd_kafka_topic_partition_list_copy(list);
 
+	for (int i = 0; i < list->cnt; i++)
+		list->elems[i].offset = 0;
+	pause_all(consumer, list);
 	if (is_cooperative(consumer))
 		log_assign_error(rd_kafka_incremental_assign(consumer->kafka, list));
 	else
 		assign_all(consumer, list);
-	(void)rd_kafka_pause_partitions(consumer->kafka, paused);
-	rd_kafka_topic_partition_list_destroy(paused);
+	pause_all(consumer, list);
 	if (items != NULL)
 		consumer->events.assigned(consumer->events.arg, items, (size_t)list->cnt);
 }
@@ -443,12 +458,10 @@ void consumer_pause(struct consumer *consumer, const struct partition_offset *it
 	rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Resumes first and seeks afterwards (rule R20). A resume alone could continue at an offset that
- * librdkafka has chosen. No poll happens in between, and a successful seek drops the records that
- * were already fetched. */
-void consumer_flow(struct consumer *consumer, struct partition_offset *items, size_t count)
+/* Resumes first and seeks afterwards (rule R20). A resume alone could continue at an offset that librdkafka has chosen.
+ * No poll happens in between, and a successful seek drops the records that were already fetched. */
+static bool resume_and_seek(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
 {
-	rd_kafka_topic_partition_list_t *list = partition_list_of(items, count);
 	rd_kafka_topic_partition_list_t *resumed = rd_kafka_topic_partition_list_copy(list);
 	rd_kafka_error_t *error;
 
@@ -457,8 +470,20 @@ void consumer_flow(struct consumer *consumer, struct partition_offset *items, si
 	error = rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);
 	for (int i = 0; error != NULL && i < list->cnt; i++)
 		list->elems[i].err = rd_kafka_error_code(error);
-	if (error != NULL)
-		rd_kafka_error_destroy(error);
+	if (error == NULL)
+		return true;
+	rd_kafka_error_destroy(error);
+	return false;
+}
+
+/* Only a started partition can be sought. If it was started during the first round, the resume of that round can be lost:
+ * see on_assigned(). The resume of the second round cannot. */
+void consumer_flow(struct consumer *consumer, struct partition_offset *items, size_t count)
+{
+	rd_kafka_topic_partition_list_t *list = partition_list_of(items, count);
+
+	if (resume_and_seek(consumer, list))
+		(void)resume_and_seek(consumer, list);
 	partition_list_answer(list, items, count);
 	rd_kafka_topic_partition_list_destroy(list);
 	for (size_t i = 0; i < count; i++) {

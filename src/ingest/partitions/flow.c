@@ -10,6 +10,7 @@
 #include "ingest/partitions/steps.h"
 
 #define SEEK_RETRY_MS  100
+#define SEEK_LATE_MS   10000
 #define PAUSES_LATE_MS 10000
 
 bool flow_is_halted(const struct ingest *ingest)
@@ -124,6 +125,23 @@ static bool is_read(const struct ingest *ingest, const struct partition *partiti
 	       admission_reads(ingest->options.admission, partition->topic);
 }
 
+/* librdkafka starts a partition a moment after its assignment, so that some seeks may fail without a reason to worry. */
+static void note_seek(struct partition *partition, const char *error, int64_t now_ms)
+{
+	if (error == NULL)
+		partition->unsought_ms = 0;
+	else if (partition->unsought_ms == 0)
+		partition->unsought_ms = now_ms;
+	if (error == NULL || now_ms - partition->unsought_ms < SEEK_LATE_MS)
+		return;
+	partition->unsought_ms = now_ms;
+	log_warn("partition_not_started", LOG_STR("topic", partition->topic),
+		LOG_INT("partition", partition->partition), LOG_STR("error", error),
+		LOG_INT("for_ms", SEEK_LATE_MS),
+		LOG_STR("next", "it is tried again all the time; if the brokers answer and this line is "
+				"repeated, start this instance again"));
+}
+
 void flow_step(struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();
@@ -154,5 +172,6 @@ void flow_step(struct ingest *ingest)
 
 		partition->flowing = items[i].error == NULL;
 		partition->retry_at_ms = partition->flowing ? 0 : now_ms + SEEK_RETRY_MS;
+		note_seek(partition, items[i].error, now_ms);
 	}
 }
