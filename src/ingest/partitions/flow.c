@@ -138,8 +138,9 @@ static void note_seek(struct partition *partition, const char *error, int64_t no
 	log_warn("partition_not_started", LOG_STR("topic", partition->topic),
 		LOG_INT("partition", partition->partition), LOG_STR("error", error),
 		LOG_INT("for_ms", SEEK_LATE_MS),
-		LOG_STR("next", "it is tried again all the time; if the brokers answer and this line is "
-				"repeated, start this instance again"));
+		LOG_STR("next",
+			"it is tried again all the time; if the brokers answer and this line is "
+			"repeated, start this instance again"));
 }
 
 void flow_step(struct ingest *ingest)
