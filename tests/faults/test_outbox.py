@@ -209,6 +209,20 @@ def test_no_event_overtakes_a_late_one_of_its_key_between_two_reads(make_inboxd,
     assert first_copies(streams.read(events, 3))[b"a"] == ["first", "second"]
 
 
+def test_an_event_that_is_discarded_after_its_page_was_read_ahead_is_not_published(make_inboxd, outbox, streams, events, inbox):
+    sidecar = make_inboxd(outbox={**ON, "batch_messages": 10})
+    armed = Armed(sidecar)
+    armed.arm("outbox_answered hold")
+    sidecar.start()
+    with outbox.transaction() as emit:
+        ids = [emit(events, "a", str(number)) for number in range(20)]
+    armed.wait_hit("outbox_answered")
+    assert inbox.value("SELECT inbox.outbox_discard_where(event_id => %s, reason => 'wrong')", [ids[15]]) == 1
+    time.sleep(1.2)  # rows that were read ahead count for one second
+    armed.arm()
+    assert first_copies(streams.read(events, 19))[b"a"] == [str(number) for number in range(20) if number != 15]
+
+
 def test_a_prepared_event_is_published_after_a_restart_of_the_server(make_inboxd, outbox, streams, events, postgres, inbox):
     """It has the lowest number, and nobody waits for it."""
     make_inboxd(outbox=ON).start()

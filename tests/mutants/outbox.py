@@ -35,7 +35,7 @@ MUTANTS = [
            edit(RELAY, "\tif (r != 0 || election.last_number >= relay->tip)\n\t\treturn r;", "\treturn r;"),
            tests=[OUTBOX + "test_a_sequence_that_was_set_back_hides_no_event"]),
     mutant("O3", "late events are read before new ones",
-           edit(RELAY, "\tr = relay_read(relay->periodic.db, &page, &rows, err);\n\tif (r != 0)\n\t\treturn r;\n\tFAULT_POINT(\"outbox_read\");\n"
+           edit(RELAY, "\tr = read_new(relay, &rows, err);\n\tif (r != 0)\n\t\treturn r;\n\tFAULT_POINT(\"outbox_read\");\n"
                 "\tr = send_all_late(relay, err);\n",
                 "\tr = send_all_late(relay, err);\n\tFAULT_POINT(\"outbox_read\");\n\tif (r == 0)\n\t\tr = relay_read(relay->periodic.db, &page, &rows, err);\n"),
            tests=[FAULTS + "test_no_event_overtakes_a_late_one_of_its_key_between_two_reads"]),

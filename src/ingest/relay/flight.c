@@ -604,6 +604,7 @@ static int send_group(struct flight *flight, struct err *err)
 
 	if (r == 0) {
 		FAULT_POINT("outbox_sent");
+		flight->options.sent(flight->options.arg);
 		r = await_answers(flight, err);
 	}
 	quiet = r == FLIGHT_QUIET;

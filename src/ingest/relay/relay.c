@@ -21,6 +21,7 @@
 #include "ingest/relay/cluster_binding.h"
 #include "ingest/relay/flight.h"
 #include "ingest/relay/held_heads.h"
+#include "ingest/relay/page_ahead.h"
 #include "ingest/relay/relay_gauges.h"
 #include "model/outbox/holes.h"
 #include "periodic/periodic.h"
@@ -61,6 +62,7 @@ struct relay {
 	/* The memory of an election: */
 	int64_t tip;   /* every row up to it was seen, except those in holes */
 	int64_t floor; /* at the election */
+	struct page_ahead ahead;
 	struct holes holes;
 	struct holds holds;
 	struct locked_rows locked;
@@ -120,6 +122,7 @@ static void show_memory(struct relay *relay)
 static void forget(struct relay *relay)
 {
 	relay->elected = false;
+	page_ahead_drop(&relay->ahead);
 	holes_clear(&relay->holes);
 	holds_clear(&relay->holds);
 	stalls_fini(&relay->flight.stalls);
@@ -488,6 +491,24 @@ static bool awaits_stalls(const struct relay *relay)
 	return relay->backlog_stalled && stalls_age_ms(&relay->flight.stalls) < BACKLOG_MS;
 }
 
+static void read_ahead(void *arg)
+{
+	struct relay *relay = arg;
+
+	page_ahead_read(&relay->ahead, relay->periodic.db, page_of(relay));
+}
+
+static int read_new(struct relay *relay, struct rows **rows, struct err *err)
+{
+	struct relay_page page = page_of(relay);
+
+	*rows = page_ahead_take(&relay->ahead, relay->tip);
+	if (*rows != NULL)
+		return 0;
+	page.after = relay->tip;
+	return relay_read(relay->periodic.db, &page, rows, err);
+}
+
 static int send_new(struct relay *relay, const struct rows *rows, struct err *err)
 {
 	int64_t last = rows_int(rows, rows_count(rows) - 1, RELAY_SEQ);
@@ -497,6 +518,7 @@ static int send_new(struct relay *relay, const struct rows *rows, struct err *er
 	relay->found = true;
 	if (r != 0)
 		return r;
+	relay->ahead.after = full ? last : 0;
 	r = fly(relay, rows, FLIGHT_NEW, err);
 	if (r != 0)
 		return r;
@@ -505,19 +527,18 @@ static int send_new(struct relay *relay, const struct rows *rows, struct err *er
 	return 0;
 }
 
-/* New rows are read first, and late ones are sent first. The late rows that the first read could see are among those
- * that the second one sees. So no event overtakes one of its key that was committed before it and has a lower seq. With
- * the reads in the other order, an event could commit between them, and one behind it would be found first. */
+/* New rows are read first, possibly during the flight before, and late ones are sent first. The late rows that the first
+ * read could see are among those that the second one sees. So no event overtakes one of its key that was committed
+ * before it and has a lower seq. With the reads in the other order, an event could commit between them, and one behind
+ * it would be found first. */
 static int look_at_new(struct relay *relay, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	struct relay_page page = page_of(relay);
 	int r;
 
 	if (awaits_stalls(relay))
 		return send_all_late(relay, err);
-	page.after = relay->tip;
-	r = relay_read(relay->periodic.db, &page, &rows, err);
+	r = read_new(relay, &rows, err);
 	if (r != 0)
 		return r;
 	FAULT_POINT("outbox_read");
@@ -720,7 +741,7 @@ int relay_new(struct relay **out, const struct relay_options *options, struct er
 	if (r == 0) {
 		const struct flight_options flight = { options->config, options->metrics,
 			&relay->periodic.thread.stop, &relay->holds, &relay->locked,
-			renew_in_flight, relay };
+			renew_in_flight, read_ahead, relay };
 
 		r = flight_init(&relay->flight, &flight, err);
 	}
@@ -764,6 +785,7 @@ void relay_free(struct relay *relay)
 {
 	if (relay == NULL)
 		return;
+	page_ahead_drop(&relay->ahead);
 	cluster_binding_fini(&relay->binding);
 	flight_fini(&relay->flight);
 	periodic_fini(&relay->periodic);
