@@ -13,7 +13,8 @@
 #include "base/text/numbers.h"
 #include "ops/op.h"
 
-#define PAGE        5000  /* messages in one transaction */
+/* Messages in one transaction. With larger pages each COMMIT writes more WAL at once, and those of the load wait for it. */
+#define PAGE        1000
 #define CHECK_EVERY 50000 /* minimum number of copies between two counts of the waiting messages */
 
 struct backfill {
@@ -87,6 +88,7 @@ static int copy_page(struct backfill *backfill, struct err *err)
 	params_bigint(&params, backfill->after);
 	params_int(&params, (int32_t)(left < PAGE ? left : PAGE));
 	params_text(&params, backfill->op.cli->reason);
+	params_bool(&params, left > PAGE);
 	r = db_run(backfill->op.db, QUERY_OP_BACKFILL_PAGE, &params, &rows, err);
 	if (r != 0)
 		return r;

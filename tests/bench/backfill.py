@@ -22,7 +22,7 @@ TOPIC = "bench"  # of floor_rows.c; it has no records
 PARTITIONS = 4
 WARM_UP, BEFORE, MOST = 20, 20, 80  # seconds of the load: not counted, without the backfill, and most of it with the backfill
 SMOKE_SHARE = 10
-PAGE = 5_000  # rows of a transaction, as in src/ops/backfill.c
+PAGE = 1_000  # rows of a transaction, as in src/ops/backfill.c
 INSERT = """INSERT INTO inbox.inbox_messages (consumer, source, event_id, event_type, topic, kafka_partition, kafka_offset,
             kafka_timestamp, key, headers, payload, payload_digest, available_at)
             SELECT 'new', source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers,
