@@ -1,5 +1,5 @@
 """The cost of an idempotency key: an INSERT of an order alone, with request_begin() and request_complete() in its transaction, and the
-textbook's two commits; the replay of a response among many; and the deletion of expired rows."""
+textbook's two commits, each also with commits that take 5 ms; the replay of a response among many; and the deletion of expired rows."""
 
 import functools
 import os
@@ -8,12 +8,15 @@ import statistics
 import subprocess
 import time
 
+import environments
 import report
 from group import Group
 from servers import wal_position
 from support import process
 
 ALONE = "INSERT of an order"
+SLOW = ", slow commits"
+ENVIRONMENTS = {"": environments.near, SLOW: environments.slow_commits}
 CLIENTS, LATENCIES = 8, 20_000
 KEEP_ROWS = 1_000_000
 BEGIN = ("SELECT verdict, token FROM inbox.request_begin({key}, inbox.request_digest('POST', '/orders', 'body'),"
@@ -55,9 +58,9 @@ def _pgbench(servers, database, script, each):
     return float(re.search(r"tps = ([0-9.]+) \(without", done.stdout)[1])
 
 
-def _measure(servers, options, *, name):
+def _measure(servers, options, *, name, environment):
     each = max(options.messages // 15 // CLIENTS, 10)
-    with servers.sidecar() as sidecar:
+    with servers.sidecar() as sidecar, ENVIRONMENTS[environment](servers):
         database = sidecar.configuration["postgres"]["dbname"]
         with servers.postgres.connect(database) as connection:
             _prepare(connection)
@@ -116,9 +119,14 @@ def _expiry(servers, options):
         return {"rows": rows, "rows_per_second": rows / (time.monotonic() - began)}
 
 
+def _base_of(name):
+    return ALONE + SLOW if name.endswith(SLOW) else ALONE
+
+
 GROUP = Group(
-    "requests", f"idempotency keys; the first three with {CLIENTS} clients, a transaction each, fsync on", ALONE,
+    "requests", f"idempotency keys; the orders with {CLIENTS} clients, a transaction each, fsync on", _base_of,
     [report.column("rows", "rows", "{:,}"), report.RATE, report.RATIO, report.column("WAL B", "wal_bytes", "{:,.0f}"),
      report.column("p50 ms", "p50", "{:.2f}"), report.column("p99 ms", "p99", "{:.2f}")],
-    [*((name, functools.partial(_measure, name=name)) for name in SCRIPTS), ("replay", _replay), ("expiry", _expiry)],
-    comparisons=[("with a key", "textbook, two commits")])
+    [*((name + environment, functools.partial(_measure, name=name, environment=environment))
+       for environment in ENVIRONMENTS for name in SCRIPTS), ("replay", _replay), ("expiry", _expiry)],
+    comparisons=[("with a key" + environment, "textbook, two commits" + environment) for environment in ENVIRONMENTS])
