@@ -42,7 +42,7 @@ usage() {
 		or with sudo), Python packages in .venv, Apache Kafka in .cache or \$XDG_CACHE_HOME.
 
 		  PYTEST_ARGS     more arguments for pytest, e.g. "-k retries -x", "-m 'not big'"
-		  SYSTEM_JOBS     system tests at a time (3); SQL_JOBS (2), FAULTS_JOBS (3) likewise
+		  SYSTEM_JOBS     system tests at a time (5); SQL_JOBS (3), FAULTS_JOBS (3) likewise
 		  INBOXD_BINARY   test this binary instead of build-asan/src/inboxd
 		  POSTGRES_VERSION  one of 14 16 17 18 instead of the one installed, for the suites sql and system
 		  KAFKA_VERSION   3.9 instead of 4.1, likewise
@@ -105,12 +105,12 @@ suite_conformance() {
 }
 
 suite_sql() {
-	run "sql" pytest_suite -n "${SQL_JOBS:-2}" --dist worksteal "$root/tests/sql"
+	run "sql" pytest_suite -n "${SQL_JOBS:-3}" --dist worksteal "$root/tests/sql"
 }
 
 suite_system() {
-	# The tests mostly wait, so three run at a time, each with its own servers.
-	run "system" pytest_suite -n "${SYSTEM_JOBS:-3}" --dist worksteal "$root/tests/system"
+	# The tests mostly wait, so five run at a time, each with its own servers.
+	run "system" pytest_suite -n "${SYSTEM_JOBS:-5}" --dist worksteal "$root/tests/system"
 }
 
 suite_deploy() {

@@ -31,7 +31,7 @@ class Servers:
         self.postgres = Postgres(settings=POSTGRES).start()
         # The port that the measured programs connect to. The measuring code uses the server's own port.
         self.database_port = self.postgres.port
-        self.kafka = Kafka(properties=KAFKA).start()
+        self.kafka = Kafka(properties=KAFKA, options=("-Xmx512m",)).start()
         self.streams = Streams(self.kafka)
         self._numbers = itertools.count(1)
         self._topics = set()

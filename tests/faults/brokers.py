@@ -8,13 +8,8 @@ from support.proxy import Proxy
 from support.streams import Streams
 from support.wait import eventually
 
-
 # A killed broker can register again after its session has ended.
 SOON = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 300}
-
-
-# Starts in half the time; later costs do not matter here.
-QUICK = ("-Xmx320m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 class Proxied:
@@ -25,7 +20,7 @@ class Proxied:
         inside = free_port()
         self.proxy = Proxy(inside)
         port, controller = free_port(), free_port()
-        self.kafka = Kafka(port=port, options=QUICK, properties={
+        self.kafka = Kafka(port=port, properties={
             **SOON, "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{port},BEHIND://127.0.0.1:{inside},"
                          f"CONTROLLER://127.0.0.1:{controller}",
@@ -60,7 +55,7 @@ class Cluster:
                   "min.insync.replicas": 1, **SOON}
         cluster_id = str(uuid.uuid4())
         self.nodes = {
-            number: Kafka(port=port, cluster_id=cluster_id, options=QUICK, properties={
+            number: Kafka(port=port, cluster_id=cluster_id, properties={
                 **shared, "node.id": number,
                 "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"})
             for number, (port, controller) in enumerate(zip(ports, controllers), 1)}

@@ -157,7 +157,7 @@ def silent_port():
         yield server.getsockname()[1]
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("end", ["stop", pytest.param("kill", marks=pytest.mark.slow)])
 def test_a_broker_lost_just_after_the_join_is_reported(kafka, make_inboxd, silent_port, end):
     """librdkafka seldom says that all brokers are down: it still waits for the other one. The session is long, so there
     is no other sign."""

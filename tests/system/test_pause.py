@@ -126,8 +126,14 @@ def test_a_pause_outlasts_restarts_and_is_obeyed_by_all_sidecars(start_inboxd, h
     inbox.wait_processed(20)
 
 
-@pytest.mark.parametrize("connected", [True, False], ids=["connected", "away"])
-@pytest.mark.parametrize("kind", ["topic", "consumer", "handler"])
+@pytest.mark.parametrize("kind, connected", [
+    pytest.param("topic", True, id="topic-connected", marks=pytest.mark.slow),
+    pytest.param("topic", False, id="topic-away"),
+    pytest.param("consumer", True, id="consumer-connected"),
+    pytest.param("consumer", False, id="consumer-away", marks=pytest.mark.slow),
+    pytest.param("handler", True, id="handler-connected"),
+    pytest.param("handler", False, id="handler-away", marks=pytest.mark.slow),
+])
 def test_what_is_paused_is_not_in_the_age_of_what_waits(start_inboxd, handler, streams, topic, inbox, kind, connected):
     """The alerts InboxdWaiting and InboxdUnrouted use these gauges."""
     def oldest():

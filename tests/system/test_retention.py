@@ -150,6 +150,7 @@ def test_one_of_two_sidecars_runs_retention_and_the_other_takes_over(start_inbox
     assert janitor(inbox) == idle.status()["instance"]
 
 
+@pytest.mark.slow  # a shorter retention waits a minute
 def test_ages_are_reloaded_at_sighup(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retention())
     handler(sidecar, by_id({"dead": [dead(reason="no")]}))

@@ -162,6 +162,7 @@ def test_the_password_of_scram_is_changed_while_it_runs(make_inboxd, secrets, ha
     assert says_no_secret(sidecar)
 
 
+@pytest.mark.slow
 def test_the_password_of_plain_is_changed_while_it_runs(make_inboxd, secrets, handler, own_streams, own_topic,
                                                         own_inbox, secure_kafka):
     sidecar = make_inboxd().start()
