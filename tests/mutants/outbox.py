@@ -37,7 +37,7 @@ MUTANTS = [
     mutant("O3", "late events are read before new ones",
            edit(RELAY, "\tr = read_new(relay, &rows, err);\n\tif (r != 0)\n\t\treturn r;\n\tFAULT_POINT(\"outbox_read\");\n"
                 "\tr = send_all_late(relay, err);\n",
-                "\tr = send_all_late(relay, err);\n\tFAULT_POINT(\"outbox_read\");\n\tif (r == 0)\n\t\tr = relay_read(relay->periodic.db, &page, &rows, err);\n"),
+                "\tr = send_all_late(relay, err);\n\tFAULT_POINT(\"outbox_read\");\n\tif (r == 0)\n\t\tr = read_new(relay, &rows, err);\n"),
            tests=[FAULTS + "test_no_event_overtakes_a_late_one_of_its_key_between_two_reads"]),
     mutant("O4", "a relay that is not elected records its flight",
            edit("sql/queries/relay/relay_delete.sql", " AND EXISTS (SELECT FROM inbox.outbox_relay r WHERE r.instance = $2::int)",

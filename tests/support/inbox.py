@@ -98,8 +98,13 @@ class Inbox:
 
     def wait_processed(self, count, timeout=60):
         """Waits until `count` messages are processed and no other one is unfinished."""
-        eventually(lambda: self.count("processed") >= count, timeout,
-                   what=f"{count} messages processed")
+        def are_processed():
+            found = {row["status"]: row["count"] for row in self.query(
+                f"SELECT status, count(*) FROM {self.schema}.messages GROUP BY status")}
+            assert found.get("processed", 0) >= count, f"messages by status: {found}"
+            return True
+
+        eventually(are_processed, timeout, what=f"{count} messages processed")
         assert self.count("processed") == count
 
     def wait_status(self, event_id, status, timeout=30):

@@ -240,6 +240,7 @@ def test_the_metrics_tell_consumers_apart(start_inboxd, handler, send):
     assert of("inboxd_deliveries_total", handler="same", consumer="search", outcome="done") == 0
     assert {name: of("inboxd_in_flight", handler="same", consumer=name) for name in ("billing", "search")} == \
         {"billing": 0, "search": 1}
+    eventually(lambda: of("inboxd_end_to_end_seconds_count", consumer="billing") == 1)  # counted after the COMMIT
     assert {name: of("inboxd_end_to_end_seconds_count", consumer=name) for name in THREE} == \
         {"billing": 1, "search": 0, "mail": 0}
     eventually(lambda: of("inboxd_unrouted", consumer="mail") == 1, timeout=30)

@@ -45,12 +45,23 @@ def test_librdkafka_starts_no_partition_at_an_offset_of_its_own(start_inboxd, st
     streams.events(topic, ["a", "b", "c"])
     sidecar = start_inboxd(kafka={"log_level": 7}, log={"level": "debug"})
     inbox.wait_stored(3)
-    eventually(lambda: sum(streams.committed(group, topic).values()) == 3)
+    offsets = eventually(lambda: (found := streams.committed(group, topic)) and sum(found.values()) == 3 and found)
     sidecar.restart()
     streams.events(topic, ["d"])
     inbox.wait_stored(4)
     starts = [line for line in sidecar.stderr.splitlines() if f"Start fetch for {topic} " in line]
     assert len(starts) == 8 and all("at offset 0 " in line for line in starts)
+    for number, offset in offsets.items():  # the last record is read again, to verify it
+        assert f"Seek {topic} [{number}] to offset {max(offset - 1, 0)} in state" in sidecar.stderr
+    assert "skipped: unknown partition" not in sidecar.stderr
+
+
+def test_a_start_behind_deleted_records_resets_no_offset(start_inboxd, streams, topic, inbox):
+    streams.produce_many(topic, [{"value": b"{}", "headers": [("id", f"e{number}")], "partition": 0} for number in range(4)])
+    streams.delete_records(topic, 0, 2)
+    sidecar = start_inboxd()
+    inbox.wait_stored(2)
+    assert "facility=OFFSET" not in sidecar.stderr
 
 
 def test_a_group_without_offsets_continues_at_the_watermark(stored, handler, streams, topic, group, inbox):

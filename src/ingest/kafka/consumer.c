@@ -202,36 +202,71 @@ static struct partition_offset *items_of(
 	return items;
 }
 
-static void pause_all(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
+/* librdkafka knows the partitions of a topic from the first topic object on. `topics` has room for one of each partition. */
+static void open_topics(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list,
+	rd_kafka_topic_t **topics)
 {
-	rd_kafka_topic_partition_list_t *paused = rd_kafka_topic_partition_list_copy(list);
-
-	(void)rd_kafka_pause_partitions(consumer->kafka, paused);
-	rd_kafka_topic_partition_list_destroy(paused);
+	for (int i = 0; i < list->cnt; i++)
+		topics[i] = rd_kafka_topic_new(consumer->kafka, list->elems[i].topic, NULL);
 }
 
-/* Pauses the partitions before `assigned` is called. Without the pause librdkafka would fetch records from an offset of
- * its own choice before the start offset is decided. A partition that librdkafka does not know yet is only paused by
- * the second pause.
- *
- * The list gets an offset, although nothing is read from it. Without an offset librdkafka asks the coordinator for the
- * committed one, and its main thread starts the partition when the answer arrives. A pause, resume or seek of this
- * thread at that moment makes librdkafka drop one of the two operations without an error: the partition stays paused or
- * is never started (librdkafka issue 5591, ADR 35). With an offset it is started before the assignment returns. */
-static void on_assigned(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
+static void close_topics(rd_kafka_topic_t **topics, int count)
 {
-	CLEANUP(freep) struct partition_offset *items = items_of(consumer, list);
+	for (int i = 0; i < count; i++) {
+		if (topics[i] != NULL)
+			rd_kafka_topic_destroy(topics[i]);
+	}
+}
+
+/* Pauses the partitions of the list that librdkafka knows, and leaves the others in it. */
+static void pause_known(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
+{
+	(void)rd_kafka_pause_partitions(consumer->kafka, list);
+	for (int i = list->cnt - 1; i >= 0; i--) {
+		if (list->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR)
+			(void)rd_kafka_topic_partition_list_del_by_idx(list, i);
+	}
+}
+
+/* Assigns the partitions paused: without the pause librdkafka would fetch records before inboxd has decided the start offset.
+ *
+ * Each partition gets an offset, from which nothing is read. Without an offset librdkafka asks the coordinator for the
+ * committed one, and its main thread starts the partition when the answer arrives. If this thread pauses or resumes the
+ * partition at that moment, librdkafka can silently drop the start or the resume (librdkafka issue 5591, ADR 35). With an
+ * offset, the start is queued before the assignment returns. */
+static void assign_paused(
+	struct consumer *consumer, rd_kafka_topic_partition_list_t *list, rd_kafka_topic_t **topics)
+{
+	rd_kafka_topic_partition_list_t *unpaused = rd_kafka_topic_partition_list_copy(list);
 
 	for (int i = 0; i < list->cnt; i++)
 		list->elems[i].offset = 0;
-	pause_all(consumer, list);
+	open_topics(consumer, list, topics);
+	pause_known(consumer, unpaused);
 	if (is_cooperative(consumer))
 		log_assign_error(rd_kafka_incremental_assign(consumer->kafka, list));
 	else
 		assign_all(consumer, list);
-	pause_all(consumer, list);
-	if (items != NULL)
-		consumer->events.assigned(consumer->events.arg, items, (size_t)list->cnt);
+	pause_known(consumer, unpaused);
+	close_topics(topics, list->cnt);
+	rd_kafka_topic_partition_list_destroy(unpaused);
+}
+
+static void on_assigned(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
+{
+	CLEANUP(freep) struct partition_offset *items = items_of(consumer, list);
+	CLEANUP(freep)
+	rd_kafka_topic_t **topics = calloc((size_t)list->cnt + 1, sizeof(rd_kafka_topic_t *));
+	struct err err = ERR_INIT;
+
+	if (topics == NULL) {
+		(void)err_memory(&err);
+		consumer->events.fatal(consumer->events.arg, &err);
+	}
+	if (items == NULL || topics == NULL)
+		return;
+	assign_paused(consumer, list, topics);
+	consumer->events.assigned(consumer->events.arg, items, (size_t)list->cnt);
 }
 
 static void on_revoked(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
@@ -458,38 +493,49 @@ void consumer_pause(struct consumer *consumer, const struct partition_offset *it
 	rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Resumes first and seeks afterwards (rule R20). A resume alone could continue at an offset that librdkafka has chosen.
- * No poll happens in between, and a successful seek drops the records that were already fetched. */
-static bool resume_and_seek(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
+static void seek_all(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
 {
-	rd_kafka_topic_partition_list_t *resumed = rd_kafka_topic_partition_list_copy(list);
-	rd_kafka_error_t *error;
+	rd_kafka_error_t *error =
+		list->cnt == 0 ? NULL : rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);
 
-	(void)rd_kafka_resume_partitions(consumer->kafka, resumed);
-	rd_kafka_topic_partition_list_destroy(resumed);
-	error = rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);
 	for (int i = 0; error != NULL && i < list->cnt; i++)
 		list->elems[i].err = rd_kafka_error_code(error);
-	if (error == NULL)
-		return true;
-	rd_kafka_error_destroy(error);
-	return false;
+	if (error != NULL)
+		rd_kafka_error_destroy(error);
 }
 
-/* Only a started partition can be sought. If it was started during the first round, the resume of that round can be lost:
- * see on_assigned(). The resume of the second round cannot. */
+/* A first seek shows which partitions are started. It fails for the others, without an effect on a start that is on its way.
+ * Only a started partition is resumed, and sought once more afterwards (rule R20): a resume alone could continue at an
+ * offset that librdkafka has chosen. No poll happens in between, and a successful seek drops the records that were
+ * already fetched. */
 void consumer_flow(struct consumer *consumer, struct partition_offset *items, size_t count)
 {
 	rd_kafka_topic_partition_list_t *list = partition_list_of(items, count);
+	rd_kafka_topic_partition_list_t *started;
+	rd_kafka_topic_partition_list_t *resumed;
 
-	if (resume_and_seek(consumer, list))
-		(void)resume_and_seek(consumer, list);
+	seek_all(consumer, list);
 	partition_list_answer(list, items, count);
-	rd_kafka_topic_partition_list_destroy(list);
+	started = rd_kafka_topic_partition_list_new((int)count);
 	for (size_t i = 0; i < count; i++) {
+		if (items[i].error == NULL)
+			rd_kafka_topic_partition_list_add(
+				started, items[i].topic, items[i].partition)
+				->offset = items[i].offset;
+	}
+	resumed = rd_kafka_topic_partition_list_copy(started);
+	(void)rd_kafka_resume_partitions(consumer->kafka, resumed);
+	seek_all(consumer, started);
+	for (size_t i = 0, at = 0; i < count; i++) {
+		if (items[i].error != NULL)
+			continue;
+		items[i].error = partition_list_item(&started->elems[at++]).error;
 		if (items[i].error != NULL)
 			consumer_pause(consumer, &items[i], 1);
 	}
+	rd_kafka_topic_partition_list_destroy(resumed);
+	rd_kafka_topic_partition_list_destroy(started);
+	rd_kafka_topic_partition_list_destroy(list);
 }
 
 void consumer_commit(struct consumer *consumer, const struct partition_offset *items, size_t count)

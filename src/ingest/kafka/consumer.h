@@ -83,7 +83,7 @@ void consumer_failed_fetches(struct consumer *consumer,
 /* Stops the flow and drops records that were fetched but not polled. */
 void consumer_pause(struct consumer *consumer, const struct partition_offset *items, size_t count);
 /* Lets partitions flow from the given offsets. `error` of an item is set when its partition is
- * still paused; try again later. Waits at most four seconds. */
+ * still paused; try again later. Each of its two seeks waits at most two seconds. */
 void consumer_flow(struct consumer *consumer, struct partition_offset *items, size_t count);
 
 /* Sends the offsets without waiting for the answer. */

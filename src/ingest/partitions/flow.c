@@ -10,12 +10,19 @@
 #include "ingest/partitions/steps.h"
 
 #define SEEK_RETRY_MS  100
-#define SEEK_LATE_MS   10000
+#define SEEK_LATE_MS   10000 /* before a seek that fails is logged */
+#define SEEK_LOG_MS    60000
 #define PAUSES_LATE_MS 10000
 
 bool flow_is_halted(const struct ingest *ingest)
 {
 	return (ingest->holds & HOLD_HALTED) != 0;
+}
+
+static void forget_seeks(struct partition *partition)
+{
+	partition->seek_fails_since_ms = 0;
+	partition->seek_fails_logged_ms = 0;
 }
 
 /* A paused partition is not fetched, so no failed fetch would reveal that its topic was recreated. Therefore its last
@@ -34,6 +41,7 @@ void flow_hold(struct ingest *ingest, enum hold reason)
 		if (partition->flowing)
 			partition_verify_last(partition);
 		partition->flowing = false;
+		forget_seeks(partition);
 	}
 }
 
@@ -70,6 +78,7 @@ void flow_stop(struct ingest *ingest, struct partition *partition, enum partitio
 	flow_pause(ingest, partition);
 	partition->state = state;
 	partition->retry_at_ms = 0;
+	forget_seeks(partition);
 	ingest->round.changed = true;
 }
 
@@ -125,22 +134,27 @@ static bool is_read(const struct ingest *ingest, const struct partition *partiti
 	       admission_reads(ingest->options.admission, partition->topic);
 }
 
-/* librdkafka starts a partition a moment after its assignment, so that some seeks may fail without a reason to worry. */
+/* The first seeks may fail: if a commit is not answered, or another partition is being stopped, librdkafka starts the new ones
+ * later. */
 static void note_seek(struct partition *partition, const char *error, int64_t now_ms)
 {
-	if (error == NULL)
-		partition->unsought_ms = 0;
-	else if (partition->unsought_ms == 0)
-		partition->unsought_ms = now_ms;
-	if (error == NULL || now_ms - partition->unsought_ms < SEEK_LATE_MS)
+	const bool logged = partition->seek_fails_logged_ms != 0;
+
+	if (error == NULL) {
+		forget_seeks(partition);
 		return;
-	partition->unsought_ms = now_ms;
+	}
+	if (partition->seek_fails_since_ms == 0)
+		partition->seek_fails_since_ms = now_ms;
+	if (now_ms - (logged ? partition->seek_fails_logged_ms : partition->seek_fails_since_ms) <
+		(logged ? SEEK_LOG_MS : SEEK_LATE_MS))
+		return;
+	partition->seek_fails_logged_ms = now_ms;
 	log_warn("partition_not_started", LOG_STR("topic", partition->topic),
 		LOG_INT("partition", partition->partition), LOG_STR("error", error),
-		LOG_INT("for_ms", SEEK_LATE_MS),
-		LOG_STR("next",
-			"it is tried again all the time; if the brokers answer and this line is "
-			"repeated, start this instance again"));
+		LOG_INT("for_ms", now_ms - partition->seek_fails_since_ms),
+		LOG_STR("next", "inboxd repeats the seek; if the brokers answer and this line is "
+				"repeated, start this instance again"));
 }
 
 void flow_step(struct ingest *ingest)
@@ -159,6 +173,8 @@ void flow_step(struct ingest *ingest)
 
 		partition->due = partition->state == PARTITION_READING && !partition->flowing &&
 				 now_ms >= partition->retry_at_ms && is_read(ingest, partition);
+		if (!partition->due && now_ms >= partition->retry_at_ms)
+			forget_seeks(partition);
 	}
 	items = partitions_select(&ingest->partitions, partition_is_due, &count);
 	if (count == 0)

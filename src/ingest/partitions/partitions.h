@@ -107,7 +107,8 @@ struct partition {
 	struct audience audience;
 	enum partition_state state;
 	bool flowing;        /* not paused, and sought to the right offset */
-	int64_t unsought_ms; /* since when each seek fails; 0 = the last one did not */
+	int64_t seek_fails_since_ms;  /* 0 = it does not fail */
+	int64_t seek_fails_logged_ms; /* 0 = not yet */
 	int64_t retry_at_ms; /* earliest time of the next attempt, after Kafka did not answer */
 	bool due;            /* scratch of the step that runs: to be processed now */
 	/* ADOPTED: since when no handler here accepts its messages; 0 = one does */

@@ -605,8 +605,10 @@ static int send_group(struct flight *flight, struct err *err)
 	if (r == 0) {
 		FAULT_POINT("outbox_sent");
 		flight->options.sent(flight->options.arg);
-		r = await_answers(flight, err);
+		r = renew(flight, err);
 	}
+	if (r == 0)
+		r = await_answers(flight, err);
 	quiet = r == FLIGHT_QUIET;
 	if (r != 0 && !quiet) {
 		for (size_t i = 0; i < flight->count; i++)
