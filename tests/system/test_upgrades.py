@@ -227,11 +227,12 @@ def test_an_older_sidecar_starts_with_a_compatible_schema(busy, make_inboxd, han
     assert "newer than this inboxd knows" in refused.stderr
 
 
-def test_a_newer_sidecar_works_beside_an_older_one(busy, make_inboxd, start_next, streams, topic, inbox, group):
+def test_a_newer_sidecar_works_beside_an_older_one(busy, make_inboxd, start_next, handler, streams, topic, inbox, group):
     """Both versions use one schema, as during a rolling upgrade."""
     other = make_inboxd(inbox={"instance": "next"}, kafka={"group.id": group})
     newer = start_next(other, "run", "--migrate")
     eventually(lambda: "event=started" in newer.output())
+    handler(other, always(DONE))  # the newer one gets half of the partitions
     assert inbox.value("SELECT count(*) FROM inbox.inbox_instances WHERE stopped_at IS NULL AND fenced_at IS NULL") == 2
     for _ in range(3):
         busy()
