@@ -13,7 +13,7 @@
 #include "base/text/numbers.h"
 #include "ops/op.h"
 
-/* Messages in one transaction. With larger pages each COMMIT writes more WAL at once, and those of the load wait for it. */
+/* Messages in one transaction. With larger pages a COMMIT of the load has more WAL of the backfill to flush. */
 #define PAGE        1000
 #define CHECK_EVERY 50000 /* minimum number of copies between two counts of the waiting messages */
 

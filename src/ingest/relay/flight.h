@@ -61,7 +61,7 @@ struct flight_options {
 	/* Called again and again during a flight; keeps this instance elected. Its result ends the flight, if it is not
 	 * 0. */
 	int (*renew)(void *arg, struct err *err);
-	/* Called when a group was sent, before the wait for its answers. It should take only a few milliseconds. */
+	/* Called after a group was sent, before the wait for its answers. It should take only a few milliseconds. */
 	void (*sent)(void *arg);
 	void *arg;
 };

@@ -1,6 +1,6 @@
 /*
- * The page behind a full one, read while the brokers answer for that one. It is the beginning of the next round, and
- * nothing else: the rows decide nothing before they are taken. Only the thread of the relay.
+ * The page behind a full one. It is read while the brokers answer for the full one, and sent in the next round. Nothing is
+ * decided about its rows before that. Only the thread of the relay.
  */
 #ifndef INGEST_RELAY_PAGE_AHEAD_H
 #define INGEST_RELAY_PAGE_AHEAD_H
@@ -13,10 +13,10 @@ struct page_ahead {
 	int64_t read_ms;
 };
 
-/* Reads the page once, if one is to be read. If that fails, the next round reads it and reports the error. */
+/* Reads the page once, if one is to be read. If that fails, the next round tries it again and reports an error. */
 void page_ahead_read(struct page_ahead *ahead, struct db *db, struct relay_page page);
-/* Gives the rows behind the tip to the caller. NULL: they were not read, there were none, or they are so old that an operator
- * may have discarded some of them. Nothing is left in any case. */
+/* Gives the rows behind the tip to the caller. NULL: they were not read, there were none, or they were read more than a second
+ * ago, so that an operator may have discarded some of them. The object is empty afterwards. */
 struct rows *page_ahead_take(struct page_ahead *ahead, int64_t tip);
 void page_ahead_drop(struct page_ahead *ahead);
 

@@ -527,7 +527,7 @@ static int send_new(struct relay *relay, const struct rows *rows, struct err *er
 	return 0;
 }
 
-/* New rows are read first, possibly during the flight before, and late ones are sent first. The late rows that the first
+/* New rows are read first, perhaps already during the previous flight, and late ones are sent first. The late rows that the first
  * read could see are among those that the second one sees. So no event overtakes one of its key that was committed
  * before it and has a lower seq. With the reads in the other order, an event could commit between them, and one behind
  * it would be found first. */
