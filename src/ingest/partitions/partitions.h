@@ -106,7 +106,7 @@ struct partition {
 	int32_t partition;
 	struct audience audience;
 	enum partition_state state;
-	bool flowing;        /* not paused, and sought to the right offset */
+	bool flowing;                 /* not paused, and sought to the right offset */
 	int64_t seek_fails_since_ms;  /* 0 = it does not fail */
 	int64_t seek_fails_logged_ms; /* 0 = not yet */
 	int64_t retry_at_ms; /* earliest time of the next attempt, after Kafka did not answer */
