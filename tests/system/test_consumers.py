@@ -221,6 +221,7 @@ def test_without_consumers_no_series_has_one(inboxd, handler, send, inbox):
     handler(inboxd, always(DONE), name="billing")
     send("a")
     inbox.wait_processed(1)
+    eventually(lambda: inboxd.metric("inboxd_end_to_end_seconds_count") == 1)  # counted after the COMMIT
     page = inboxd.get("/metrics")[2]
     assert "consumer=" not in page and "\ninboxd_waiting_for_nobody" not in page
     for line in ("inboxd_waiting ", "inboxd_unrouted ", "inboxd_oldest_waiting_seconds ", "inboxd_end_to_end_seconds_count 1",
