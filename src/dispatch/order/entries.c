@@ -505,8 +505,10 @@ static void count_end(struct order *order, const struct entry *entry, enum settl
 	if (end == END_RETURNED || entry->queue == NULL)
 		return;
 	metric_add(entry->queue->ended[end], 1);
-	if ((end == END_DONE || end == END_SETTLED) && born_ms >= 0 && pg_now > born_ms)
-		metric_observe(entry->queue->end_to_end, (double)(pg_now - born_ms) / 1000.0);
+	/* The estimate of the database's clock may be some milliseconds behind, and the clock of a producer ahead. */
+	if ((end == END_DONE || end == END_SETTLED) && born_ms >= 0)
+		metric_observe(entry->queue->end_to_end,
+			pg_now > born_ms ? (double)(pg_now - born_ms) / 1000.0 : 0);
 }
 
 void entry_finish(struct order *order, struct entry *entry, enum settle_status status)
