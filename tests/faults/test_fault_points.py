@@ -21,7 +21,7 @@ def test_every_point_of_the_sources_has_a_scenario():
               *points.AT_STOP, *points.OUTBOX, *points.SQL_HANDLERS]
     killed += [point for point in points.FOLLOWING if point not in killed]
     assert sorted([*killed, *points.LOOKS]) == points.in_sources("POINT")
-    assert sorted([*points.ERRORS, *points.OUTBOX_ERRORS]) == points.in_sources("ERROR")
+    assert sorted([*points.ERRORS, *points.OUTBOX_ERRORS, *points.SEEK_ERRORS]) == points.in_sources("ERROR")
 
 
 def ends_clean(fleet):

@@ -3,6 +3,7 @@
 
 import pytest
 
+from armed import Armed
 from support.wait import eventually
 from whole import log_events
 
@@ -124,3 +125,17 @@ def test_records_deleted_during_a_database_outage_are_reported(fleet, one, postg
     fleet.assert_clean()
     assert_gaps(one, topic, {number: (first[topic, number], end) for number, end in ends.items()})
     assert not log_events(one.sidecar, "topic_recreated")
+
+
+def test_a_partition_that_is_not_started_is_logged_and_read_when_it_is(make_inboxd, streams, topic, inbox):
+    sidecar = make_inboxd()
+    armed = Armed(sidecar)
+    armed.arm("error_not_started error *")
+    sidecar.start()
+    streams.events(topic, ["a"])
+    lines = eventually(lambda: log_events(sidecar, "partition_not_started"), timeout=30)
+    assert "for_ms=10" in lines[0] and "next=" in lines[0]
+    assert inbox.count() == 0
+    armed.arm()
+    inbox.wait_stored(1)
+    assert len(log_events(sidecar, "partition_not_started")) == 4, "one line for each partition, and the next one after a minute"

@@ -89,7 +89,7 @@ def busy(inboxd, handler, streams, topic, inbox):
     def one_more():
         sent.append(f"e{len(sent)}")
         streams.events(topic, sent[-1:])
-        eventually(lambda: inbox.count("processed") == OLD_ROWS + len(sent), 30, "the message to be handled")
+        eventually(lambda: inbox.count("processed") == OLD_ROWS + len(sent), 10, "the message to be handled")
         took = inbox.value("SELECT extract(epoch FROM max(processed_at) - max(received_at)) FROM inbox.inbox_messages"
                            " WHERE event_id = %s", sent[-1:])
         assert took < 2

@@ -502,6 +502,8 @@ static void seek_all(struct consumer *consumer, rd_kafka_topic_partition_list_t 
 		list->elems[i].err = rd_kafka_error_code(error);
 	if (error != NULL)
 		rd_kafka_error_destroy(error);
+	for (int i = 0; i < list->cnt && FAULT_ERROR("error_not_started"); i++)
+		list->elems[i].err = RD_KAFKA_RESP_ERR__STATE;
 }
 
 /* A first seek shows which partitions are started. It fails for the others, without an effect on a start that is on its way.
