@@ -3,10 +3,12 @@
 import concurrent.futures
 import contextlib
 import json
+import re
 
 import psycopg
 import pytest
 
+import statements
 from support.wait import eventually
 from test_functions import insert
 from test_operators import audit, dead, processed, value, waiting
@@ -273,3 +275,17 @@ def test_a_wrong_argument_is_one_clear_error(consumers, call, words):
     with pytest.raises(psycopg.errors.InvalidParameterValue) as raised:
         consumers.execute(f"SELECT inbox.{call}")
     assert words in raised.value.diag.message_primary
+
+
+@pytest.mark.parametrize("follows, rows, expected", [(True, 1, "off"), (False, 1, "on"), (True, 9, "on")],
+                         ids=["another page follows", "the last page", "the end"])
+def test_only_a_page_that_another_one_follows_does_not_wait_for_the_disk(consumers, follows, rows, expected):
+    stored(consumers, "a", 1)
+    stored(consumers, "b", 2)
+    last = value(consumers, "SELECT max(seq) FROM inbox.inbox_messages")
+    page = re.sub(r"\$([0-9])", r"%(p\1)s", statements.text("op_backfill_page"))
+    parameters = {"p1": json.dumps({"consumer": "search", "until_seq": last}), "p2": 0, "p3": rows, "p4": None, "p5": follows}
+    with consumers.transaction():
+        consumers.execute(page, parameters)
+        assert value(consumers, "SHOW synchronous_commit") == expected
+    assert value(consumers, "SHOW synchronous_commit") == "on"

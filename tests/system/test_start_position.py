@@ -51,6 +51,11 @@ def test_librdkafka_starts_no_partition_at_an_offset_of_its_own(start_inboxd, st
     inbox.wait_stored(4)
     starts = [line for line in sidecar.stderr.splitlines() if f"Start fetch for {topic} " in line]
     assert len(starts) == 8 and all("at offset 0 " in line for line in starts)
+    for number in range(4):  # each start finds the partition paused
+        steps = [line for line in sidecar.stderr.splitlines()
+                 if f"Start fetch for {topic} [{number}] " in line or f"Pause {topic} [{number}]: " in line]
+        assert all(at > 0 and "Pause" in steps[at - 1] and "(state none," in steps[at - 1]
+                   for at, line in enumerate(steps) if "Start fetch" in line)
     for number, offset in offsets.items():  # the last record is read again, to verify it
         assert f"Seek {topic} [{number}] to offset {max(offset - 1, 0)} in state" in sidecar.stderr
     assert "skipped: unknown partition" not in sidecar.stderr
