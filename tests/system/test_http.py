@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+import time
 
 import pytest
 
@@ -75,6 +76,14 @@ def test_openmetrics_is_returned_on_request(inboxd):
     assert headers["Content-Type"].startswith("application/openmetrics-text")
     assert text.endswith("# EOF\n")
     assert "# TYPE inboxd_messages_received counter" in text
+
+
+def test_a_message_with_a_timestamp_in_the_future_is_counted(inboxd, handler, streams, topic):
+    """The estimate of the database's clock can also be some milliseconds behind the clock of the producer."""
+    handler(inboxd, always(DONE), name="billing")
+    streams.produce(topic, b"{}", headers={"id": "a"}, timestamp=int((time.time() + 3600) * 1000))
+    eventually(lambda: inboxd.metric("inboxd_end_to_end_seconds_count") == 1)
+    assert inboxd.metric("inboxd_end_to_end_seconds_sum") == 0
 
 
 def test_counters_count(inboxd, handler, streams, topic, inbox):
