@@ -183,7 +183,6 @@ def test_r6_a_restarted_handler_gets_the_adopted_messages(left_waiting, start_in
     assert "adoption_ended" not in sidecar.stderr
 
 
-@pytest.mark.slow
 def test_r6_a_partition_owned_only_in_the_table_is_adopted_where_a_handler_is(left_waiting, start_inboxd, handler,
                                                                               topic, former, inbox):
     """The state after a lost answer to the COMMIT of an acquire or adopt, when the partition and the handler are gone."""

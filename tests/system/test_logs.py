@@ -142,7 +142,6 @@ def test_the_wait_for_the_group_counts_from_the_loss(start_inboxd, group):
     eventually(lambda: len(lines(first, "partitions_assigned")) > len(joins), timeout=30)
 
 
-@pytest.mark.slow
 def test_missing_brokers_are_not_logged_as_waiting_for_the_group(make_inboxd, kafka, inbox):
     sidecar = make_inboxd(log={"format": "json"})
     kafka.stop()

@@ -202,23 +202,29 @@ static struct partition_offset *items_of(
 	return items;
 }
 
-/* librdkafka knows the partitions of a topic from the first topic object on. `topics` has room for one of each partition. */
-static void open_topics(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list,
-	rd_kafka_topic_t **topics)
+/* librdkafka knows the partitions of a topic only while it has an object for the topic. Returns a list that owns one for each
+ * partition. */
+static rd_kafka_topic_partition_list_t *open_topics(
+	struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
 {
-	for (int i = 0; i < list->cnt; i++)
-		topics[i] = rd_kafka_topic_new(consumer->kafka, list->elems[i].topic, NULL);
+	rd_kafka_topic_partition_list_t *opened = rd_kafka_topic_partition_list_copy(list);
+
+	for (int i = 0; i < opened->cnt; i++)
+		opened->elems[i].opaque =
+			rd_kafka_topic_new(consumer->kafka, opened->elems[i].topic, NULL);
+	return opened;
 }
 
-static void close_topics(rd_kafka_topic_t **topics, int count)
+static void close_topics(rd_kafka_topic_partition_list_t *opened)
 {
-	for (int i = 0; i < count; i++) {
-		if (topics[i] != NULL)
-			rd_kafka_topic_destroy(topics[i]);
+	for (int i = 0; i < opened->cnt; i++) {
+		if (opened->elems[i].opaque != NULL)
+			rd_kafka_topic_destroy(opened->elems[i].opaque);
 	}
+	rd_kafka_topic_partition_list_destroy(opened);
 }
 
-/* Pauses the partitions of the list that librdkafka knows, and leaves the others in it. */
+/* Pauses the partitions that librdkafka knows, and removes them from the list. */
 static void pause_known(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
 {
 	(void)rd_kafka_pause_partitions(consumer->kafka, list);
@@ -234,39 +240,24 @@ static void pause_known(struct consumer *consumer, rd_kafka_topic_partition_list
  * committed one, and its main thread starts the partition when the answer arrives. If this thread pauses or resumes the
  * partition at that moment, librdkafka can silently drop the start or the resume (librdkafka issue 5591, ADR 35). With an
  * offset, the start is queued before the assignment returns. */
-static void assign_paused(
-	struct consumer *consumer, rd_kafka_topic_partition_list_t *list, rd_kafka_topic_t **topics)
+static void on_assigned(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
 {
+	CLEANUP(freep) struct partition_offset *items = items_of(consumer, list);
+	rd_kafka_topic_partition_list_t *opened = open_topics(consumer, list);
 	rd_kafka_topic_partition_list_t *unpaused = rd_kafka_topic_partition_list_copy(list);
 
+	pause_known(consumer, unpaused);
 	for (int i = 0; i < list->cnt; i++)
 		list->elems[i].offset = 0;
-	open_topics(consumer, list, topics);
-	pause_known(consumer, unpaused);
 	if (is_cooperative(consumer))
 		log_assign_error(rd_kafka_incremental_assign(consumer->kafka, list));
 	else
 		assign_all(consumer, list);
 	pause_known(consumer, unpaused);
-	close_topics(topics, list->cnt);
 	rd_kafka_topic_partition_list_destroy(unpaused);
-}
-
-static void on_assigned(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
-{
-	CLEANUP(freep) struct partition_offset *items = items_of(consumer, list);
-	CLEANUP(freep)
-	rd_kafka_topic_t **topics = calloc((size_t)list->cnt + 1, sizeof(rd_kafka_topic_t *));
-	struct err err = ERR_INIT;
-
-	if (topics == NULL) {
-		(void)err_memory(&err);
-		consumer->events.fatal(consumer->events.arg, &err);
-	}
-	if (items == NULL || topics == NULL)
-		return;
-	assign_paused(consumer, list, topics);
-	consumer->events.assigned(consumer->events.arg, items, (size_t)list->cnt);
+	close_topics(opened);
+	if (items != NULL)
+		consumer->events.assigned(consumer->events.arg, items, (size_t)list->cnt);
 }
 
 static void on_revoked(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
