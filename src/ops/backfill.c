@@ -11,10 +11,12 @@
 #include <time.h>
 
 #include "base/text/numbers.h"
+#include "base/time/clock.h"
 #include "ops/op.h"
 
 /* Messages in one transaction. With larger pages a COMMIT of the load has more WAL of the backfill to flush. */
 #define PAGE        1000
+#define PAGE_PAUSE  3     /* the pause after a page is this part of the time that the page took */
 #define CHECK_EVERY 50000 /* minimum number of copies between two counts of the waiting messages */
 
 struct backfill {
@@ -142,16 +144,28 @@ static int wait_for_room(struct backfill *backfill, struct err *err)
 	return r;
 }
 
+static void pause_after_page(int64_t page_us)
+{
+	int64_t us = page_us / PAGE_PAUSE;
+	const struct timespec pause = { .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 };
+
+	(void)nanosleep(&pause, NULL);
+}
+
 static int copy_all(struct backfill *backfill, struct err *err)
 {
 	int r = wait_for_room(backfill, err);
 
 	while (r == 0 && !backfill->over && backfill->affected < backfill->wanted &&
 		!op_interrupted()) {
+		int64_t began_us = clock_now_us();
+
 		op_progress(backfill->affected, backfill->wanted);
 		r = copy_page(backfill, err);
 		if (r == 0 && backfill->room <= 0)
 			r = wait_for_room(backfill, err);
+		else if (r == 0)
+			pause_after_page(clock_now_us() - began_us);
 	}
 	op_progress(0, 0);
 	return r;
