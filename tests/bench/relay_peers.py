@@ -4,6 +4,7 @@ rate. Each has the table that its documentation shows."""
 import contextlib
 import functools
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -35,6 +36,7 @@ class Peer(typing.NamedTuple):
     rate: int                 # events a second after the drain
     most: int | None = None   # events of the drain
     logical: bool = False     # it needs wal_level = logical
+    table: str = "outbox"
 
 
 class _Program:
@@ -101,7 +103,7 @@ def _measure_in(servers, options, peer):
     directory = process.scratch("peer")
     environment = {"BOOTSTRAP": servers.kafka.bootstrap, "TOPIC": topic.name,
                    "DSN": f"postgres://postgres@127.0.0.1:{servers.postgres.port}/{database}"}
-    insert = f"INSERT INTO outbox ({peer.columns}) SELECT {peer.values.replace('TOPIC', topic.name)}"
+    insert = f"INSERT INTO {peer.table} ({peer.columns}) SELECT {peer.values.replace('TOPIC', topic.name)}"
     with servers.postgres.connect(database) as connection:
         peer.prepare(connection, environment)
         program = _Program(servers, connection, peer.command(environment, directory), directory, environment)
@@ -163,6 +165,28 @@ def _debezium(environment, directory):
             "org.apache.kafka.connect.cli.ConnectStandalone", *paths]
 
 
+def _open_outbox_home():
+    """A checkout of open-outbox/relay with its program, which is in no registry."""
+    home = os.environ.get("OPEN_OUTBOX_RELAY", "")
+    if not os.access(os.path.join(home, "relay"), os.X_OK):
+        raise peer_install.NotHere("OPEN_OUTBOX_RELAY names no checkout of open-outbox/relay with its program `relay` in it")
+    return pathlib.Path(home)
+
+
+def _open_outbox_table(connection, _environment):
+    for name in ("open-outbox.sql", "maintenance.sql"):
+        connection.execute((_open_outbox_home() / "schema" / "postgres" / name).read_text(encoding="utf-8"))
+
+
+def _open_outbox(environment, _directory):
+    """It sends one request a record. Larger batches of the producer are slower: the program waits for each record, so no batch is
+    ever full. The claims are larger than by default, and it polls more often, because that is faster."""
+    settings = {"STORAGE_URL": environment["DSN"] + "?sslmode=disable", "PUBLISHER_TYPE": "kafka",
+                "PUBLISHER_URL": environment["BOOTSTRAP"], "SERVER_PORT": f"127.0.0.1:{process.free_port()}",
+                "OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "BATCH_SIZE": 5000, "POLL_INTERVAL": "10ms"}
+    return ["env", *(f"{name}={value}" for name, value in settings.items()), str(_open_outbox_home() / "relay")]
+
+
 def _node_table(_connection, environment):
     done = subprocess.run(["node", str(peer_install.node() / "outbox.js"), "table"], env={**os.environ, **environment},
                           capture_output=True, text=True)
@@ -177,6 +201,9 @@ PEERS = [
     ("Debezium, outbox event router",
      Peer(_debezium, _debezium_table, "id, aggregatetype, aggregateid, type, payload",
           f"gen_random_uuid(), 'TOPIC', KEY, 'order.paid', {publishing.PAYLOAD}", rate=relay.RATE, logical=True)),
+    ("open-outbox/relay",
+     Peer(_open_outbox, _open_outbox_table, "event_id, event_type, partition_key, payload",
+          f"gen_random_uuid(), 'TOPIC', KEY, convert_to({publishing.PAYLOAD}, 'UTF8')", rate=relay.RATE, table="openoutbox_events")),
     ("pg-transactional-outbox, polling",
      Peer(_node, _node_table, "id, aggregate_type, aggregate_id, message_type, segment, payload",
           f"gen_random_uuid(), 'order', KEY, 'order.paid', KEY, {publishing.PAYLOAD}::jsonb", rate=100, most=3_000)),
