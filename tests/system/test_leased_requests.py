@@ -149,7 +149,7 @@ def test_it_gets_no_delivery(client, produce, topic, inbox):
 
 # What is refused
 
-@pytest.mark.parametrize(("method", "params", "words"), [
+WRONG_PARAMETERS = [
     ("request.begin", {"key": "k"}, "params.lease_ms is missing"),
     ("request.begin", {"key": "k", "lease_ms": None}, "params.lease_ms is missing"),
     ("request.begin", {"key": "k", "lease_ms": 1.5}, "params.lease_ms must be a whole number"),
@@ -174,9 +174,12 @@ def test_it_gets_no_delivery(client, produce, topic, inbox):
     ("request.fail", {"token": {}}, "params.token must be a string"),
     ("result.get", {"event_id": "A1"}, "params.source is missing"),
     ("result.get", {"source": "orders", "event_id": None}, "params.event_id is missing"),
-])
-def test_a_wrong_parameter_is_named(client, method, params, words):
-    refused(client, method, -32602, words, **params)
+]
+
+
+def test_a_wrong_parameter_is_named(client):
+    for method, params, words in WRONG_PARAMETERS:
+        refused(client, method, -32602, words, **params)
     assert begin(client, "other")["verdict"] == "started"
 
 

@@ -94,9 +94,9 @@ def test_hello_needs_only_protocol_and_handler(wire):
     assert wire.request("hello", {"protocol": [1], "handler": "h"})["timeout_ms"] == 30_000
 
 
-@pytest.mark.parametrize("request_id", [0, -7, 1.5, "x", "", "ü\n\"", "1" * 200])
-def test_the_id_of_a_request_is_returned_unchanged(wire, request_id):
-    wire.request("hello", hello_params(), request_id)
+def test_the_id_of_a_request_is_returned_unchanged(connect, inboxd):
+    for request_id in (0, -7, 1.5, "x", "", "ü\n\"", "1" * 200):
+        connect(inboxd).request("hello", hello_params(), request_id)
 
 
 def test_unknown_members_are_ignored(wire):
@@ -105,7 +105,7 @@ def test_unknown_members_are_ignored(wire):
     assert wire.read_line()["result"]["protocol"] == 1
 
 
-@pytest.mark.parametrize("params, words", [
+MALFORMED_PARAMETERS = [
     (None, "protocol"),
     ([], "params"),
     ({"protocol": [1]}, "handler"),
@@ -134,11 +134,15 @@ def test_unknown_members_are_ignored(wire):
     (hello_params(subscribe=[{"topic": "orders", "type": "order.*"}]), 'no member "type"; did you mean "types"?'),
     (hello_params(subscribe=[{"topic": "orders", "partition": 1}]), 'no member "partition": there are topic and types'),
     (hello_params(subscribe=[{}] * 1001), "1000"),
-])
-def test_a_malformed_parameter_of_hello_is_named(wire, params, words):
-    wire.send_line(request("hello", params, "h1"))
-    assert words in wire.expect_error(-32602, "h1")
-    wire.hello()
+]
+
+
+def test_a_malformed_parameter_of_hello_is_named(connect, inboxd):
+    for params, words in MALFORMED_PARAMETERS:
+        wire = connect(inboxd)
+        wire.send_line(request("hello", params, "h1"))
+        assert words in wire.expect_error(-32602, "h1"), params
+        wire.hello()
 
 
 @pytest.mark.parametrize("subscribe, understood", [
@@ -284,7 +288,7 @@ def test_a_carriage_return_at_the_end_of_a_line_is_white_space(wire):
     assert "result" in wire.read_line()
 
 
-@pytest.mark.parametrize("line, code, request_id", [
+BROKEN_LINES = [
     (b"", -32700, None),
     (b"\r", -32700, None),
     (b"hello", -32700, None),
@@ -325,12 +329,16 @@ def test_a_carriage_return_at_the_end_of_a_line_is_white_space(wire):
     (b'{"jsonrpc":"2.0","method":"window","params":{"max_in_flight":-1}}', -32602, None),
     (b'{"jsonrpc":"2.0","method":"window","params":{"max_in_flight":1.5}}', -32602, None),
     (b'{"jsonrpc":"2.0","method":"window","params":[5]}', -32602, None),
-])
-def test_a_broken_line_is_answered_and_the_connection_stays_open(wire, line, code, request_id):
-    wire.hello()
-    wire.send_line(line)
-    wire.expect_error(code, request_id)
-    assert wire.request("drain") == {"in_flight": 0}
+]
+
+
+def test_a_broken_line_is_answered_and_the_connection_stays_open(connect, inboxd):
+    for line, code, request_id in BROKEN_LINES:
+        wire = connect(inboxd)
+        wire.hello()
+        wire.send_line(line)
+        wire.expect_error(code, request_id)
+        assert wire.request("drain") == {"in_flight": 0}, line
 
 
 def test_an_array_is_refused_because_batches_are_not_used(wire):
@@ -419,11 +427,13 @@ def test_json_data_is_passed_through_digit_by_digit_on_one_line(wire, topic, eve
     assert value.replace(b"\r", b" ").replace(b"\n", b" ") in line
 
 
-@pytest.mark.parametrize("value", [b"plain text", b"\xff\x00", b"{'a':1}", b"{}{}", b"\v{}", b""])
-def test_data_that_is_not_json_is_delivered_as_base64(wire, topic, event, value):
-    params = deliver(wire, topic, event, value=value)["params"]
-    assert "data" not in params["event"]
-    assert base64.b64decode(params["event"]["data_base64"]) == value
+def test_data_that_is_not_json_is_delivered_as_base64(wire, topic, event):
+    serve(wire, topic, timeout_ms=LATER)
+    for number, value in enumerate((b"plain text", b"\xff\x00", b"{'a':1}", b"{}{}", b"\v{}", b"")):
+        event(f"A{number}", value)
+        params = wire.expect_delivery()["params"]
+        assert "data" not in params["event"]
+        assert base64.b64decode(params["event"]["data_base64"]) == value
 
 
 def test_a_tombstone_has_no_data(wire, topic, event):
@@ -446,15 +456,15 @@ def test_done_stores_its_result(wire, topic, event, inbox):
     assert wait_status(inbox, "A1", "processed")["result"] == {"n": [1, None, "ü"]}
 
 
-@pytest.mark.parametrize("result", [
-    '"\\u0000"', '{"a\\u0000":1}', '"\\ud800"', '"\\udc00x"', "1e400000", "1e-400000",
-    pytest.param('"' + "x" * 1_048_576 + '"', id="over 1 MiB")])
-def test_a_result_that_cannot_be_stored_is_replaced_and_the_verdict_is_kept(wire, topic, event, inbox, result):
-    delivery_id = deliver(wire, topic, event)["id"]
-    wire.send_line('{"jsonrpc":"2.0","id":"%s","result":{"status":"done","result":%s}}'
-                   % (delivery_id, result))
-    stored = wait_status(inbox, "A1", "processed")["result"]
-    assert stored["inboxd"].startswith("result not stored: ")
+def test_a_result_that_cannot_be_stored_is_replaced_and_the_verdict_is_kept(wire, topic, event, inbox):
+    serve(wire, topic, timeout_ms=LATER)
+    for number, result in enumerate((
+            '"\\u0000"', '{"a\\u0000":1}', '"\\ud800"', '"\\udc00x"', "1e400000", "1e-400000", '"' + "x" * 1_048_576 + '"')):
+        event(f"A{number}")
+        wire.send_line('{"jsonrpc":"2.0","id":"%s","result":{"status":"done","result":%s}}'
+                       % (wire.expect_delivery()["id"], result))
+        stored = wait_status(inbox, f"A{number}", "processed")["result"]
+        assert stored["inboxd"].startswith("result not stored: "), result[:20]
 
 
 def test_retry_with_a_delay_waits_with_its_reason_and_code(wire, topic, event, inbox):
@@ -530,18 +540,22 @@ def test_an_error_object_is_a_retry_with_its_message(start_inboxd, connect, topi
     assert row["retry_count"] == 1
 
 
-@pytest.mark.parametrize("result", [
+MALFORMED_RESULTS = [
     "null", "true", "[]", '"done"', "{}", '{"status":"ok"}', '{"status":1}',
     '{"status":"done","status":"dead"}', '{"status":"retry","delay_ms":-1}',
     '{"status":"retry","delay_ms":"5s"}', '{"status":"dead","reason":{}}',
-    '{"status":"dead","code":5}', '{"status":"done"},"error":{"code":1,"message":"x"}'])
-def test_a_malformed_answer_is_a_retry_with_its_reason(start_inboxd, connect, topic, event, inbox, result):
+    '{"status":"dead","code":5}', '{"status":"done"},"error":{"code":1,"message":"x"}']
+
+
+def test_a_malformed_answer_is_a_retry_with_its_reason(start_inboxd, connect, topic, event, inbox):
     wire = connect(start_inboxd(retry={"max_attempts": 1}))
-    delivery_id = deliver(wire, topic, event)["id"]
-    wire.send_line(f'{{"jsonrpc":"2.0","id":"{delivery_id}","result":{result}}}')
-    row = wait_status(inbox, "A1", "dead")
-    assert row["error_code"] == "PROTOCOL"
-    assert row["error"]
+    serve(wire, topic, timeout_ms=LATER)
+    for number, result in enumerate(MALFORMED_RESULTS):
+        event(f"A{number}")
+        wire.send_line(f'{{"jsonrpc":"2.0","id":"{wire.expect_delivery()["id"]}","result":{result}}}')
+        row = wait_status(inbox, f"A{number}", "dead")
+        assert row["error_code"] == "PROTOCOL", result
+        assert row["error"], result
 
 
 def test_a_reason_with_nul_is_replaced_and_the_verdict_is_kept(wire, topic, event, inbox):

@@ -55,12 +55,12 @@ def test_list_is_a_table_of_the_requests_that_expire_last(sidecar, requests):
     assert (row["key"], row["status"], row["body_bytes"], "body" in row) == ("done", 201, 2, False)
 
 
-@pytest.mark.parametrize(("options", "found"), [
-    (["--status", "lost"], ["lost"]), (["--status", "pending"], ["running", "lost"]), (["--status", "failed"], ["failed"]),
-    (["--scope", "tenant-a"], ["running"]), (["--scope", ""], ["failed", "lost", "done"]), (["--limit", "1"], ["running"]),
-    (["--scope", "tenant-a", "--status", "completed"], [])])
-def test_list_has_filters(sidecar, requests, options, found):
-    assert keys(sidecar, *options) == found
+def test_list_has_filters(sidecar, requests):
+    for options, found in [
+            (["--status", "lost"], ["lost"]), (["--status", "pending"], ["running", "lost"]), (["--status", "failed"], ["failed"]),
+            (["--scope", "tenant-a"], ["running"]), (["--scope", ""], ["failed", "lost", "done"]), (["--limit", "1"], ["running"]),
+            (["--scope", "tenant-a", "--status", "completed"], [])]:
+        assert keys(sidecar, *options) == found, options
 
 
 def test_show_prints_a_request_and_its_response_only_with_body(sidecar, requests):
