@@ -33,8 +33,9 @@ END $$;
 CREATE OR REPLACE FUNCTION inbox.complete(claim text, result jsonb DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- Only numbers with so many digits need the exact check, which costs more than the rest of this function.
-    IF claim ~ '^[0-9]{1,18}[.][0-9]{1,9}[.][0-9]{1,9}$' IS NOT TRUE THEN
+    -- Only numbers with more digits need the exact check, which costs more than the rest of this function.
+    IF (CASE WHEN claim ~ '^[0-9]{1,18}[.][0-9]{1,9}[.][0-9]{1,10}$'
+             THEN split_part(claim, '.', 3)::bigint > 2147483647 ELSE true END) THEN
         PERFORM inbox.claim_parts(claim);
     END IF;
     UPDATE inbox.inbox_messages m
@@ -88,7 +89,8 @@ BEGIN
                              || cardinality(results) || ' results');
     END IF;
     PERFORM inbox.claim_parts(c.claim) FROM unnest(claims) AS c(claim)
-    WHERE c.claim ~ '^[0-9]{1,18}[.][0-9]{1,9}[.][0-9]{1,9}$' IS NOT TRUE; -- as in complete() for one claim
+    WHERE CASE WHEN c.claim ~ '^[0-9]{1,18}[.][0-9]{1,9}[.][0-9]{1,10}$' -- as in complete() for one claim
+               THEN split_part(c.claim, '.', 3)::bigint > 2147483647 ELSE true END;
     WITH given AS MATERIALIZED (
         SELECT split_part(c.claim, '.', 1)::bigint AS seq, split_part(c.claim, '.', 2)::int AS delivery_count,
                split_part(c.claim, '.', 3)::int AS instance, c.place, c.claim, nullif(c.result, 'null') AS result
