@@ -12,6 +12,7 @@ from languages.libraries import JAVA, PYTHON, ROOT, java
 
 import costs
 import endtoend
+import environments
 import fleet
 import report
 from group import Group
@@ -37,6 +38,7 @@ PREPARED = {
     "java": [JAVA],
 }
 SIZES = {1: "one by one", 50: "fifty at a time"}
+ENVIRONMENTS = {"": environments.near, ", slow commits": environments.slow_commits}
 SQL = "SQL"
 # The effect of the programs; see handlers/python/bench/handler.py.
 FUNCTION = """CREATE FUNCTION public.on_event(event inbox.messages) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
@@ -115,6 +117,11 @@ def _measure(servers, options, *, command, kind="noop", size=1):
             return _run(endtoend.Watch(servers, running, connection), shape)
 
 
+def _measure_effects(servers, options, *, environment, **arguments):
+    with environment(servers):
+        return _measure(servers, options, **arguments)
+
+
 def installed(command):
     return all(path.exists() for path in PREPARED[command[0]])
 
@@ -135,8 +142,8 @@ def _run(watch, shape):
             **{name: (after[name] - before[name]) / fresh for name in before}}
 
 
-def _name(kind, size, language):
-    return f"{kind}, {SIZES[size]}: {language}"
+def _name(kind, size, language, environment=""):
+    return f"{kind}, {SIZES[size]}: {language}{environment}"
 
 
 def _base(name):
@@ -151,7 +158,8 @@ GROUP = Group(
     [report.RATE, report.RATIO, *report.COSTS],
     [(C, functools.partial(_measure, command=None)),
      *((f"no-op: {language}", functools.partial(_measure, command=command)) for language, command in COMMANDS.items()),
-     *((_name(kind, size, language), functools.partial(_measure, command=command, kind=program, size=size))
-       for language, command in COMMANDS.items() for size in SIZES
+     *((_name(kind, size, language, name), functools.partial(
+         _measure_effects, environment=environment, command=command, kind=program, size=size))
+       for name, environment in ENVIRONMENTS.items() for language, command in COMMANDS.items() for size in SIZES
        for kind, program in (("at least once", "least"), ("exactly once", "once"))),
      *((_name("exactly once", size, SQL), functools.partial(_measure_sql, size=size)) for size in SIZES)])
