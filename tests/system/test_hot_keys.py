@@ -293,6 +293,29 @@ def test_settled_waits_for_the_transaction_of_the_handler(inboxd, handler, send,
     assert client.event_ids == ids(2)
 
 
+def test_messages_behind_a_completed_one_stay_in_memory(inboxd, handler, send, inbox):
+    """No row behind it is updated to wait in the table, and claimed again."""
+    client = handler(inboxd, by_id({"k1": NEVER}))
+    send(*ids(2))
+    with contextlib.closing(inbox.connect()) as own:
+        own.execute("SELECT inbox.complete(%s)", [client.wait_event("k1").claim])
+        client.answer(client.of("k1")[0], SETTLED)
+        throughout(lambda: client.event_ids == ["k1"], 0.3)
+        send("k3")
+        own.commit()
+    inbox.wait_processed(3)
+    assert client.event_ids == ids(3)
+    assert inbox.query("SELECT event_id FROM inbox.inbox_messages WHERE delivery_count > 1") == []
+
+
+def test_messages_behind_one_that_was_not_completed_follow_its_retry(start_inboxd, handler, send, inbox):
+    client = handler(start_inboxd(retry={"backoff": "100ms"}), by_id({"k1": [SETTLED, DONE]}))
+    send(*ids(3))
+    inbox.wait_processed(3)
+    assert client.event_ids == ["k1", *ids(3)]
+    assert inbox.message("k1")["retry_count"] == 1
+
+
 def test_settled_stops_the_key_behind_an_unsettled_message(inboxd, handler, send, inbox):
     """Its row is completed, but the sidecar looks into it after the verdicts before."""
     client = handler(inboxd, by_id({"k1": NEVER, "k2": NEVER}))

@@ -162,6 +162,38 @@ static void behind_a_head_that_waits_for_its_retry_everything_is_parked(void **s
 	lanes_fini(&world.lanes);
 }
 
+static void behind_a_message_that_its_handler_calls_completed_nothing_is_parked(void **state)
+{
+	struct world world;
+	struct entry *head;
+	struct entry *late;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	head = a_row(&world, KEY_A, 1);
+	(void)admit(&world, head);
+	(void)end(&world, head, END_SETTLED);
+	late = a_row(&world, KEY_A, 2);
+	assert_int_equal(admit(&world, late), ADMIT_BEHIND);
+	assert_ptr_equal(finish(&world, head), late);
+	assert_false(lanes_must_park(late));
+	lanes_fini(&world.lanes);
+}
+
+static void if_it_is_not_completed_the_next_one_must_be_parked(void **state)
+{
+	struct world world;
+	struct entry *rows;
+
+	(void)state;
+	set_up(&world, ORDERING_KEY);
+	rows = a_lane(&world, 2);
+	(void)end(&world, &rows[0], END_SETTLED);
+	assert_ptr_equal(lanes_leave(&world.lanes, &rows[0], true, true), &rows[1]);
+	assert_true(lanes_must_park(&rows[1]));
+	lanes_fini(&world.lanes);
+}
+
 static void an_empty_lane_with_a_blocked_head_in_the_table_is_not_claimed(void **state)
 {
 	struct world world;
@@ -756,6 +788,9 @@ int main(void)
 		cmocka_unit_test(messages_without_a_key_do_not_wait),
 		cmocka_unit_test(with_partition_order_all_keys_share_one_lane),
 		cmocka_unit_test(behind_a_head_that_waits_for_its_retry_everything_is_parked),
+		cmocka_unit_test(
+			behind_a_message_that_its_handler_calls_completed_nothing_is_parked),
+		cmocka_unit_test(if_it_is_not_completed_the_next_one_must_be_parked),
 		cmocka_unit_test(an_empty_lane_with_a_blocked_head_in_the_table_is_not_claimed),
 		cmocka_unit_test(after_a_blocked_head_returned_its_lane_is_claimed),
 		cmocka_unit_test(a_head_that_was_returned_during_a_claim_stays_before_its_rows),

@@ -428,7 +428,7 @@ void entry_settle(struct order *order, struct entry *entry)
 	if (entry->in_lane.voided && entry->end == END_DONE)
 		retry_policy_return(entry);
 	count_events(order, entry);
-	outside = entry->verdict.outcome >= SETTLE_WAITING;
+	outside = entry_is_outgoing(entry);
 	lanes_settling(&order->lanes, entry);
 	if (entry->end == END_RETRY)
 		FAULT_POINT("before_retry");
@@ -533,6 +533,8 @@ void entry_finish(struct order *order, struct entry *entry, enum settle_status s
 	}
 	if (outside)
 		admission_dirty(order->context->options.admission, entry->stream);
+	if (returned && entry->end == END_SETTLED && entry->lane != NULL)
+		follow_outside(order, entry); /* it was not completed */
 	if (entry->end == END_RETRY)
 		FAULT_POINT("after_retry");
 	if (waiting && !context_is_stopping(order->context)) {

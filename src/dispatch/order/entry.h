@@ -144,6 +144,13 @@ struct entry {
 
 TAILQ_HEAD(entry_list, entry);
 
+/* True when the row of an entry with a verdict goes back to the table. A message that its handler calls completed nearly
+ * always is; its verdict is only for the case that it is not. */
+static inline bool entry_is_outgoing(const struct entry *entry)
+{
+	return entry->verdict.outcome >= SETTLE_WAITING && entry->end != END_SETTLED;
+}
+
 /* True when the entry has a lane: that of its key, or that of its stream. */
 static inline bool entry_is_ordered(const struct entry *entry)
 {

@@ -347,7 +347,7 @@ void lanes_settling(struct lanes *lanes, struct entry *entry)
 	lanes_set_state(entry, ENTRY_SETTLING);
 	if (lane == NULL)
 		return;
-	if (entry->verdict.outcome >= SETTLE_WAITING) {
+	if (entry_is_outgoing(entry)) {
 		in_lane->outgoing = true;
 		lane->outgoing++;
 	}
