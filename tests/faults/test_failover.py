@@ -102,9 +102,10 @@ def test_inboxd_waits_until_a_standby_is_promoted(ends, make_server, make_standb
     late = make_inboxd(postgres=place).start(ready=False)
     words = "hot standby" if attributes is None else "class=read_only"
     for one in (sidecar, late):
-        eventually(lambda: words in one.stderr, what=f"{words} in its log")
+        # The outage has begun with another error, and its next line comes after a minute.
+        eventually(lambda: words in one.stderr, timeout=90, what=f"{words} in its log")
         assert one.is_running()
-    assert sidecar.get("/readyz")[0] == 503
+    eventually(lambda: sidecar.get("/readyz")[0] == 503)
     standby.promote()
     again = reconnected(sidecar, handler)
     late.stop()
