@@ -131,8 +131,8 @@ END $$;
 -- read; NULL = the end. Of a message that several consumers have, the first row with the payload is copied.
 -- A page reads as many rows as it may copy, and the INSERT leaves out what the consumer has already. If more rows may be read
 -- than copied, these are left out before, so that they do not count as copies.
--- backend_flush_after: the kernel writes the pages soon, a few at a time. Otherwise it collects them for half a minute, and the
--- COMMITs of the load then wait behind all of them.
+-- backend_flush_after: what this session must write to make room in shared_buffers, the kernel writes soon, a little at a time.
+-- Otherwise it collects this for half a minute, and the COMMITs of the load then wait behind all of it.
 CREATE OR REPLACE FUNCTION inbox.copy_rows(given jsonb, after_seq bigint, max_looks int, max_copies int, OUT affected bigint,
                                 OUT without_payload bigint, OUT last_seq bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off

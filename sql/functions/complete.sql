@@ -33,7 +33,7 @@ END $$;
 CREATE OR REPLACE FUNCTION inbox.complete(claim text, result jsonb DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- Only numbers with more digits need the exact check, which costs more than the rest of this function.
+    -- Only numbers that may be out of range need the exact check, which costs more than the rest of this function.
     IF (CASE WHEN claim ~ '^[0-9]{1,18}[.][0-9]{1,9}[.][0-9]{1,10}$'
              THEN split_part(claim, '.', 3)::bigint > 2147483647 ELSE true END) THEN
         PERFORM inbox.claim_parts(claim);

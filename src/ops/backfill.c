@@ -15,9 +15,10 @@
 #include "ops/op.h"
 
 /* Messages in one transaction. With larger pages a COMMIT of the load has more WAL of the backfill to flush. */
-#define PAGE        1000
-#define PAGE_PAUSE  3     /* the pause after a page is this part of the time that the page took */
-#define CHECK_EVERY 50000 /* minimum number of copies between two counts of the waiting messages */
+#define PAGE          1000
+#define PAGE_PAUSE    3 /* the pause after a page: the time of the page, divided by this */
+#define PAUSE_MOST_US 500000
+#define CHECK_EVERY   50000 /* minimum number of copies between two counts of the waiting messages */
 
 struct backfill {
 	struct op op; /* with the details of this command */
@@ -146,8 +147,8 @@ static int wait_for_room(struct backfill *backfill, struct err *err)
 
 static void pause_after_page(int64_t page_us)
 {
-	int64_t us = page_us / PAGE_PAUSE;
-	const struct timespec pause = { .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 };
+	int64_t us = page_us / PAGE_PAUSE < PAUSE_MOST_US ? page_us / PAGE_PAUSE : PAUSE_MOST_US;
+	const struct timespec pause = { .tv_nsec = us * 1000 };
 
 	(void)nanosleep(&pause, NULL);
 }
@@ -164,7 +165,7 @@ static int copy_all(struct backfill *backfill, struct err *err)
 		r = copy_page(backfill, err);
 		if (r == 0 && backfill->room <= 0)
 			r = wait_for_room(backfill, err);
-		else if (r == 0)
+		else if (r == 0 && !backfill->over && backfill->affected < backfill->wanted)
 			pause_after_page(clock_now_us() - began_us);
 	}
 	op_progress(0, 0);

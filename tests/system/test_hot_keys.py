@@ -314,6 +314,23 @@ def test_messages_behind_one_that_was_not_completed_follow_its_retry(start_inbox
     inbox.wait_processed(3)
     assert client.event_ids == ["k1", *ids(3)]
     assert inbox.message("k1")["retry_count"] == 1
+    assert [row["event_id"] for row in inbox.query("SELECT event_id FROM inbox.inbox_messages WHERE delivery_count > 1")] == ["k1"]
+
+
+def test_a_completion_that_hangs_does_not_fill_memory(start_inboxd, handler, send, inbox):
+    """Its key waits; other keys go on."""
+    client = handler(start_inboxd(inbox={"max_claimed": 20}), by_id({"k1": NEVER}))
+    send("k1")
+    with contextlib.closing(inbox.connect()) as own:
+        own.execute("SELECT inbox.complete(%s)", [client.wait_event("k1").claim])
+        client.answer(client.of("k1")[0], SETTLED)
+        send(*ids(60)[1:])
+        send("o1")
+        inbox.wait_status("o1", "processed")
+        assert client.event_ids == ["k1", "o1"]
+        own.commit()
+    inbox.wait_processed(61)
+    assert client.event_ids == ["k1", "o1", *ids(60)[1:]]
 
 
 def test_settled_stops_the_key_behind_an_unsettled_message(inboxd, handler, send, inbox):

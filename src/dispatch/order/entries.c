@@ -488,6 +488,17 @@ void entry_refuse_events(struct order *order, struct entry *entry, const char *w
 	add_verdict(order, entry);
 }
 
+void entry_doubt_completion(struct order *order, struct entry *entry)
+{
+	if (entry->end != END_SETTLED || entry->verdict.outcome != SETTLE_WAITING ||
+		entry->lane == NULL || entry->in_lane.outgoing ||
+		clock_now_ms() - entry->in_lane.since_ms < order->lanes.rules.fast_ms)
+		return;
+	admission_dirty(order->context->options.admission, entry->stream);
+	lanes_take_back_failed(entry);
+	follow_outside(order, entry);
+}
+
 static void count_end(struct order *order, const struct entry *entry, enum settle_status status)
 {
 	enum entry_end end = entry->end;
@@ -533,8 +544,10 @@ void entry_finish(struct order *order, struct entry *entry, enum settle_status s
 	}
 	if (outside)
 		admission_dirty(order->context->options.admission, entry->stream);
-	if (returned && entry->end == END_SETTLED && entry->lane != NULL)
-		follow_outside(order, entry); /* it was not completed */
+	/* It was not completed, or its claim is lost. */
+	if (returned && entry->end == END_SETTLED && entry->lane != NULL &&
+		!entry->in_lane.outgoing)
+		follow_outside(order, entry);
 	if (entry->end == END_RETRY)
 		FAULT_POINT("after_retry");
 	if (waiting && !context_is_stopping(order->context)) {

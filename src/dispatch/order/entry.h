@@ -80,7 +80,7 @@ struct in_lane {
 	TAILQ_ENTRY(entry) unsettled_link;
 	bool unsettled; /* in the list lane.unsettled: it has a verdict, and this is not committed yet */
 	bool answered; /* with `next_after: answer`: it was done, so it is not in lane.entries any more */
-	bool outgoing; /* its row goes back to the table, and this is not committed yet */
+	bool outgoing; /* its row goes back to the table (entry_is_outgoing), and this is not committed yet */
 	/* How long the messages behind it wait in memory, from the COMMIT on; 0 = they do not wait. */
 	int64_t retry_ms;
 	bool voided; /* the claim of an earlier message of the lane was lost: if this one is done, it comes again */
@@ -144,8 +144,8 @@ struct entry {
 
 TAILQ_HEAD(entry_list, entry);
 
-/* True when the row of an entry with a verdict goes back to the table. A message that its handler calls completed nearly
- * always is; its verdict is only for the case that it is not. */
+/* True when the row of an entry with a verdict goes back to the table. A message that was answered `settled` counts as
+ * completed until the table says that it is not. */
 static inline bool entry_is_outgoing(const struct entry *entry)
 {
 	return entry->verdict.outcome >= SETTLE_WAITING && entry->end != END_SETTLED;

@@ -11,7 +11,8 @@
  *
  * Invariant: a stream is clean only if no row of it waits in the table. Code that makes a row wait calls
  * admission_dirty() before its statement and again when the outcome is known. admission_clean() needs the version that
- * was read before the table was checked, so a row that begins to wait in between keeps the stream dirty.
+ * was read before the table was checked, so a row that begins to wait in between keeps the stream dirty. Exception: the
+ * retry of a message that was answered `settled` and is not completed. Until that is known, its entry stops its lane in memory.
  *
  * Any thread; every function takes a lock, and none but the two that wait blocks for longer. A stream or a consumer is
  * never removed, so its index stays valid.
