@@ -167,7 +167,7 @@ static int check_required(const struct config *config, struct err *err)
 				name, instead->origin, instead->path);
 		return err_set(err, FAULT_CONFIG,
 			"kafka.%s is not set; write \"%s\" under \"kafka:\" in the configuration "
-			"file, or set %s",
+			"file (-c FILE or INBOXD_CONFIG names it), or set %s",
 			name, required[i].example, required[i].variable);
 	}
 	return 0;

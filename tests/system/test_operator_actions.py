@@ -150,6 +150,10 @@ def test_audit_lists_who_did_what_newest_first(start_inboxd, handler, streams, t
     assert (newest["action"], newest["reason"], oldest["action"]) == ("replay", "again", "resolve")
     assert set(newest) == {"seq", "at", "who", "action", "filter", "reason", "affected"}
     assert [entry["seq"] for entry in objects(run(sidecar, "audit", "--action", "resolve", "--json"))] == [oldest["seq"]]
+    inbox.execute("SELECT inbox.audit('skip_key', '{}', NULL, 0)")
+    assert len(objects(run(sidecar, "audit", "--action", "skip", "--json"))) == 1
+    assert run(sidecar, "audit", "--action", "ski", "--json") == ""
+    inbox.execute("DELETE FROM inbox.inbox_audit WHERE action = 'skip_key'")
     assert run(sidecar, "audit", "--who", "nobody", "--json") == ""
     assert len(objects(run(sidecar, "audit", "--who", me, "--json"))) == 2
     assert run(sidecar, "audit", "--until", "1h", "--json") == ""

@@ -713,7 +713,8 @@ static void required_kafka_keys_are_named_with_advice(void **state)
 
 	assert_refused(world,
 		"kafka.topics is not set; write \"topics: [orders]\" under \"kafka:\" in the "
-		"configuration file, or set INBOXD_KAFKA_TOPICS");
+		"configuration file (-c FILE or INBOXD_CONFIG names it), or set "
+		"INBOXD_KAFKA_TOPICS");
 	world_set(world, "kafka.topics=orders");
 	assert_refused(world, "kafka.bootstrap.servers is not set; write");
 	world_set(world, "kafka.bootstrap.servers=b");

@@ -1,7 +1,7 @@
 import inboxd
 import psycopg_pool
 
-pool = psycopg_pool.ConnectionPool(kwargs={"connect_timeout": 5}, min_size=1, max_size=4, timeout=10, open=True)
+pool = psycopg_pool.ConnectionPool(kwargs={"connect_timeout": 5}, max_size=4, timeout=10, reconnect_timeout=5, open=True)
 handler = inboxd.Handler("invoices", workers=4)
 
 

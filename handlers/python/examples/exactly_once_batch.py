@@ -1,7 +1,9 @@
 import inboxd
 import psycopg_pool
 
-pool = psycopg_pool.ConnectionPool(kwargs={"connect_timeout": 5}, min_size=1, max_size=1, timeout=10, open=True)
+pool = psycopg_pool.ConnectionPool(
+    kwargs={"connect_timeout": 5}, min_size=1, max_size=1, timeout=10, reconnect_timeout=5, open=True
+)
 handler = inboxd.Handler("invoices", batch=50, batch_wait=0.01, ordered=True)
 
 

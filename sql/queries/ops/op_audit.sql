@@ -1,7 +1,7 @@
 -- What operators did, the newest first, as cells of a table and as one JSON object each. Each row also has the number of
 -- actions that fit, among the last 100000 of the table. The filter is checked although the table may be empty.
 -- Caller: ops/list.c. Index: inbox_audit_pkey.
--- $1 filter (received_from, received_to: of the action, who, action), $2 most rows.
+-- $1 filter (received_from, received_to: of the action, who, action or the first words of it: skip is skip_key), $2 most rows.
 SELECT to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), a.who, a.action, a.affected::text,
        CASE WHEN length(a.reason) > 60 THEN left(a.reason, 59) || '…' ELSE a.reason END,
        CASE WHEN length(w.words) > 100 THEN left(w.words, 99) || '…' ELSE w.words END,
@@ -13,7 +13,7 @@ CROSS JOIN LATERAL (
     WHERE (f.filter ->> 'received_from' IS NULL OR l.at >= (f.filter ->> 'received_from')::timestamptz)
       AND (f.filter ->> 'received_to' IS NULL OR l.at < (f.filter ->> 'received_to')::timestamptz)
       AND ($1::jsonb ->> 'who' IS NULL OR l.who = $1::jsonb ->> 'who')
-      AND ($1::jsonb ->> 'action' IS NULL OR l.action = $1::jsonb ->> 'action')
+      AND ($1::jsonb ->> 'action' IS NULL OR starts_with(l.action || '_', ($1::jsonb ->> 'action') || '_'))
 ) a
 CROSS JOIN LATERAL (
     SELECT string_agg(e.name || '=' || e.value, ' ' ORDER BY e.n) AS words

@@ -271,7 +271,7 @@ const struct option_row cli_options[] = {
 	{ 0, "who", "USER", FOR(COMMAND_AUDIT), KIND_TEXT, offsetof(struct cli, filter.who),
 		"only actions of this user of PostgreSQL", NULL },
 	{ 0, "action", "ACTION", FOR(COMMAND_AUDIT), KIND_TEXT, offsetof(struct cli, filter.action),
-		"only this action, as the list prints it: replay, discard, seek", NULL },
+		"only this action, as the list prints it, or its first word: replay, seek, forget", NULL },
 	{ 0, "error", "TEXT", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.error),
 		"only messages whose error contains this text", NULL },
 	{ 0, "code", "CODE", FOR_FILTER, KIND_ANY_TEXT, offsetof(struct cli, filter.code),
