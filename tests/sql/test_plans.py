@@ -120,7 +120,7 @@ def test_every_statement_finds_its_index(db, full):
     expect("inbox_messages_due", "count_for_nobody", *four[:2], ["a", ""], 1000)
     expect("inbox_messages_dead", "count_dead", 1000)
     expect("inbox_messages_seq_key", "rescue_unknown", 1, ROWS - 100)
-    expect("inbox_messages_claimed", "rescue_unheld", 1, [1, 2, 3], 1)
+    expect("inbox_messages_claimed", "rescue_unheld", 1, [1, 2, 3], [2, 2, 2], 1)
     expect("inbox_messages_claimed", "rescue_slow", 1, 1, 20)
     expect("inbox_messages_seq_key", "rescue_born", 1, ROWS - 5000, 5000)
     expect("inbox_messages_seq_key", "foreign_born", 1, ROWS - 5000, 5000, *four, [False] * 4, 10000)

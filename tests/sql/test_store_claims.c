@@ -452,7 +452,7 @@ static void a_claim_whose_answer_was_lost_is_unknown_and_can_be_rescued(void **s
 	struct routing *all = wants(NULL);
 	const struct claim_request request = { world->me.id, all, 10, 1 << 20 };
 	struct claimed claimed = { NULL };
-	int64_t held;
+	struct held_claim held[2] = { 0 };
 	int64_t rescued = -1;
 
 	waiting(world, "a1", PLACEMENT_WAITING);
@@ -468,9 +468,16 @@ static void a_claim_whose_answer_was_lost_is_unknown_and_can_be_rescued(void **s
 
 	OK(db_open(world->db, &err));
 	expect_claim(world, 10, "a1 b1");
-	held = ask(world, "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'a1'");
+	for (int i = 0; i < 2; i++) {
+		held[i].seq = ask(world,
+			i == 0 ? "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'a1'"
+			       : "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'b1'");
+		held[i].delivery_count =
+			(int32_t)ask(world, "SELECT max(delivery_count) FROM inbox.inbox_messages");
+	}
+	held[1].delivery_count--; /* memory holds an earlier claim of b1, whose verdict is committed */
 	OK(claims_rescue(
-		world->db, &(struct claims_held){ world->me.id, 0, &held, 1 }, &rescued, &err));
+		world->db, &(struct claims_held){ world->me.id, 0, held, 2 }, &rescued, &err));
 	assert_int_equal(rescued, 1);
 	expect_claim(world, 10, "b1");
 	routing_free(all);

@@ -107,15 +107,17 @@ void maintenance_rescue(struct table *table)
 	job = jobs_new(table, JOB_RESCUE);
 	if (job == NULL)
 		return;
-	job->rescue.seqs = calloc(table->order->entry_count + 1, sizeof(*job->rescue.seqs));
-	if (job->rescue.seqs == NULL) {
+	job->rescue.rows = calloc(table->order->entry_count + 1, sizeof(*job->rescue.rows));
+	if (job->rescue.rows == NULL) {
 		jobs_drop(table, job);
 		return;
 	}
 	/* A row that was born claimed has delivery count 1 and is not among the rows that this rescue reads. */
 	for (entry = table->order->entries; entry != NULL; entry = entry->hh.next) {
 		if (entry->message->delivery_count > 1)
-			job->rescue.seqs[job->rescue.count++] = entry->message->seq;
+			job->rescue.rows[job->rescue.count++] =
+				(struct held_claim){ entry->message->seq,
+					entry->message->delivery_count };
 	}
 	job->request.number = open_claims_low(&table->order->open_claims);
 	jobs_give(table, job);

@@ -56,7 +56,7 @@ void job_free(struct job *job)
 		parked_page_fini(&job->sweep.page);
 		break;
 	case JOB_RESCUE:
-		free(job->rescue.seqs);
+		free(job->rescue.rows);
 		break;
 	case JOB_HOLDS:
 		free(job->holds.seqs);
@@ -165,7 +165,7 @@ static int run_rescue(struct db *db, struct job *job)
 	const struct claims_held held = {
 		.instance = job->request.instance,
 		.low_claim = job->request.number,
-		.seqs = job->rescue.seqs,
+		.rows = job->rescue.rows,
 		.count = job->rescue.count,
 	};
 	int r;

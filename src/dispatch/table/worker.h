@@ -87,7 +87,7 @@ struct sweep_job {
 
 /* JOB_RESCUE. */
 struct rescue_job {
-	int64_t *seqs; /* the rows that memory holds */
+	struct held_claim *rows; /* the rows that memory holds */
 	size_t count;
 
 	int64_t rescued; /* rows that wait now */

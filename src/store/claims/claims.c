@@ -394,6 +394,7 @@ int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescue
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int seq;
+	int delivery_count;
 	int r = db_begin(db, err);
 
 	params_int(&params, held->instance);
@@ -401,8 +402,11 @@ int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescue
 	if (r == 0)
 		r = db_queue(db, QUERY_LOCK_LEASE, &params, NULL, err);
 	seq = params_array(&params, ARRAY_BIGINT);
-	for (size_t i = 0; i < held->count; i++)
-		array_bigint(&params, seq, held->seqs[i]);
+	delivery_count = params_array(&params, ARRAY_INT);
+	for (size_t i = 0; i < held->count; i++) {
+		array_bigint(&params, seq, held->rows[i].seq);
+		array_int(&params, delivery_count, held->rows[i].delivery_count);
+	}
 	params_bigint(&params, held->low_claim);
 	if (r == 0)
 		r = db_queue(db, QUERY_RESCUE_UNHELD, &params, &rows, err);

@@ -98,10 +98,14 @@ int claims_probe_lanes(struct db *db, const struct claim_request *request,
 	const struct claim_lanes *lanes, struct refused_seqs *out, struct err *err);
 
 /* The claims that an instance holds in memory. */
+struct held_claim {
+	int64_t seq;
+	int32_t delivery_count;
+};
 struct claims_held {
 	int32_t instance;
 	int64_t low_claim; /* every claim with a lower number is settled */
-	const int64_t *seqs;
+	const struct held_claim *rows;
 	size_t count;
 };
 /* Gives back the rows that the table shows as claimed by this instance although memory does not
