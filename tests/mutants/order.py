@@ -225,7 +225,7 @@ MUTANTS = [
            edit("src/dispatch/order/entries.c", "if (returned && entry->end == END_SETTLED && entry->lane", "if (entry->in_lane.voided && entry->lane"),
            tests=[HOT + "test_messages_behind_one_that_was_not_completed_follow_its_retry"]),
     mutant("R25", "a completion that hangs keeps its memory",
-           edit("src/dispatch/table/settle/settler.c", "link);\n\t\tentry_doubt_completion(table->order, entry);", "link);"),
+           edit("src/dispatch/table/settle/settler.c", "link);\n\t\tentries_doubt_completions(table->order, entry);", "link);"),
            tests=[HOT + "test_a_completion_that_hangs_does_not_fill_memory"]),
     mutant("R25", "the next message waits for the COMMIT",
            edit("src/dispatch/order/entries.c", "\tif (entry->in_lane.answered)\n\t\tstart(", "\tif (entry->lane != NULL && !entry->in_lane.answered)\n\t\tstart("),

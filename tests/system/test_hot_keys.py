@@ -309,17 +309,19 @@ def test_messages_behind_a_completed_one_stay_in_memory(inboxd, handler, send, i
 
 
 def test_messages_behind_one_that_was_not_completed_follow_its_retry(start_inboxd, handler, send, inbox):
-    client = handler(start_inboxd(retry={"backoff": "100ms"}), by_id({"k1": [SETTLED, DONE]}))
+    client = handler(start_inboxd(retry={"backoff": "100ms"}), by_id({"k1": [NEVER, DONE]}))
     send(*ids(3))
+    client.answer(client.wait_event("k1"), SETTLED)
     inbox.wait_processed(3)
     assert client.event_ids == ["k1", *ids(3)]
     assert inbox.message("k1")["retry_count"] == 1
     assert [row["event_id"] for row in inbox.query("SELECT event_id FROM inbox.inbox_messages WHERE delivery_count > 1")] == ["k1"]
 
 
-def test_a_completion_that_hangs_does_not_fill_memory(start_inboxd, handler, send, inbox):
+@pytest.mark.parametrize("attempts", [10, 1], ids=["then a retry", "then dead"])
+def test_a_completion_that_hangs_does_not_fill_memory(start_inboxd, handler, send, inbox, attempts):
     """Its key waits; other keys go on."""
-    client = handler(start_inboxd(inbox={"max_claimed": 20}), by_id({"k1": NEVER}))
+    client = handler(start_inboxd(inbox={"max_claimed": 20}, retry={"max_attempts": attempts}), by_id({"k1": NEVER}))
     send("k1")
     with contextlib.closing(inbox.connect()) as own:
         own.execute("SELECT inbox.complete(%s)", [client.wait_event("k1").claim])
@@ -343,6 +345,19 @@ def test_settled_stops_the_key_behind_an_unsettled_message(inboxd, handler, send
         throughout(lambda: client.event_ids == ids(2), HOLD_S)
     inbox.wait_processed(3)
     assert client.event_ids == ids(3)
+
+
+def test_a_completion_behind_a_locked_row_does_not_fill_memory(start_inboxd, handler, send, inbox):
+    client = handler(start_inboxd(inbox={"max_claimed": 20}), by_id({"k1": NEVER, "k2": NEVER}))
+    send(*ids(2))
+    with unsettled(inbox, client):
+        inbox.execute("SELECT inbox.complete(%s)", [client.wait_event("k2").claim])
+        client.answer(client.of("k2")[0], SETTLED)
+        send(*ids(60)[2:])
+        send("o1")
+        inbox.wait_status("o1", "processed")
+    inbox.wait_processed(61)
+    assert [event_id for event_id in client.event_ids if event_id != "o1"] == ids(60)
 
 
 # --- K2: the order of the verdicts ------------------------------------------------------------------------------------

@@ -488,15 +488,20 @@ void entry_refuse_events(struct order *order, struct entry *entry, const char *w
 	add_verdict(order, entry);
 }
 
-void entry_doubt_completion(struct order *order, struct entry *entry)
+void entries_doubt_completions(struct order *order, struct entry *stuck)
 {
-	if (entry->end != END_SETTLED || entry->verdict.outcome != SETTLE_WAITING ||
-		entry->lane == NULL || entry->in_lane.outgoing ||
-		clock_now_ms() - entry->in_lane.since_ms < order->lanes.rules.fast_ms)
+	struct entry *at = stuck;
+
+	if (!stuck->in_lane.unsettled ||
+		clock_now_ms() - stuck->in_lane.since_ms < order->lanes.rules.fast_ms)
 		return;
-	admission_dirty(order->context->options.admission, entry->stream);
-	lanes_take_back_failed(entry);
-	follow_outside(order, entry);
+	for (; at != NULL; at = TAILQ_NEXT(at, in_lane.unsettled_link)) {
+		if (at->end != END_SETTLED || at->in_lane.outgoing)
+			continue;
+		admission_dirty(order->context->options.admission, at->stream);
+		lanes_take_back_failed(at);
+		follow_outside(order, at);
+	}
 }
 
 static void count_end(struct order *order, const struct entry *entry, enum settle_status status)

@@ -80,7 +80,8 @@ struct in_lane {
 	TAILQ_ENTRY(entry) unsettled_link;
 	bool unsettled; /* in the list lane.unsettled: it has a verdict, and this is not committed yet */
 	bool answered; /* with `next_after: answer`: it was done, so it is not in lane.entries any more */
-	bool outgoing; /* its row goes back to the table (entry_is_outgoing), and this is not committed yet */
+	/* Its row goes back to the table, and this is not committed yet; or its completion is in doubt. */
+	bool outgoing;
 	/* How long the messages behind it wait in memory, from the COMMIT on; 0 = they do not wait. */
 	int64_t retry_ms;
 	bool voided; /* the claim of an earlier message of the lane was lost: if this one is done, it comes again */

@@ -42,8 +42,8 @@ struct lane {
 	size_t unsettled_count;
 	/* The highest `count` since the last claim. The lane is claimed again when `count` is half of it (rule R25). */
 	size_t filled;
-	size_t active;   /* of `entries`: in another state than QUEUED */
-	size_t outgoing; /* of `entries`: SETTLING, and their rows go back to the table */
+	size_t active; /* of `entries`: in another state than QUEUED */
+	size_t outgoing; /* of `entries`: SETTLING, and their rows go back to the table, or may do so */
 
 	/* What is known about rows of this lane that wait in the table. */
 	int64_t table_low;   /* the lowest offset; INT64_MAX = no row is known */

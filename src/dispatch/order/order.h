@@ -96,8 +96,8 @@ enum entry_origin {
 void entry_admit(struct order *order, struct message *message, size_t stream,
 	enum entry_origin origin, int64_t number);
 /* The table has the verdict, or the claim is lost. Frees the entry and starts the next one of its lane, if it waited
- * for this. With a lost claim the later messages of the lane that were delivered meanwhile come again. If a message that its
- * handler calls completed is not, the entries behind it go back to the table. */
+ * for this. With a lost claim the later messages of the lane that were delivered meanwhile come again. Behind a message that was
+ * answered `settled` and is not completed, the entries go back to the table as in entry_settle(). */
 void entry_finish(struct order *order, struct entry *entry, enum settle_status status);
 /* Puts a lane head into the queue of its handler. Parks it when no handler subscribes to it. */
 void entry_ready(struct order *order, struct entry *entry);
@@ -115,15 +115,16 @@ struct entry *entry_next_in_batch(const struct order *order, struct entry *entry
 void entry_requeue(struct order *order, struct entry *entry);
 /* Passes an entry with a verdict to the settler. After `done` the next one of its lane starts, unless it must wait for
  * the COMMIT. If the entry goes back to the table, the entries that are queued behind it in its lane go back too. For a
- * short retry, the first worker.claim_batch of them stay in memory. After `settled` they stay until entry_finish(). */
+ * short retry, the first worker.claim_batch of them stay in memory. After `settled` this happens only in
+ * entry_finish(), if the message is not completed, or in entries_doubt_completions(). */
 void entry_settle(struct order *order, struct entry *entry);
 /* The events of a message that was `done` cannot be stored, and neither can its verdict: it is a failed attempt now. The
  * later messages of its lane that were delivered meanwhile come again. */
 void entry_refuse_events(struct order *order, struct entry *entry, const char *why);
-/* The settle cannot find out now whether the message is completed, because its row is locked or refused. A lane whose message is
- * older than a few seconds leaves its memory to others: the entries behind it go back to the table. Does nothing for other
- * entries. */
-void entry_doubt_completion(struct order *order, struct entry *entry);
+/* The verdict of this entry cannot be committed now: its row is locked or refused. If the message is older than a few seconds, its
+ * lane leaves memory to others. Behind each message of the lane from this one on that was answered `settled`, the entries go
+ * back to the table as in entry_settle(). */
+void entries_doubt_completions(struct order *order, struct entry *stuck);
 /* True while so many events wait for PostgreSQL, and at least the share of this handler is from it, that no answer of it
  * should be read. NULL: a connection without a hello, which has no events. */
 bool order_is_full(const struct order *order, const struct handler_queue *queue);

@@ -247,11 +247,11 @@ static void settled(struct table *table, const struct job *job, size_t i, enum s
 	case SETTLE_LOCKED:
 		entry->settling.retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
 		TAILQ_INSERT_TAIL(&table->settler.locked, entry, link);
-		entry_doubt_completion(table->order, entry);
+		entries_doubt_completions(table->order, entry);
 		break;
 	case SETTLE_REFUSED:
 		refused_verdicts_add(table, entry, &job->err);
-		entry_doubt_completion(table->order, entry);
+		entries_doubt_completions(table->order, entry);
 		break;
 	case SETTLE_UNEMITTED:
 		entry_refuse_events(table->order, entry, job->settle.rows[i].emit_error);
