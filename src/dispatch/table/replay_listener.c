@@ -21,20 +21,28 @@ struct replay_listener {
 	atomic_bool noticed;
 };
 
+static void notice(struct replay_listener *listener)
+{
+	atomic_store(&listener->noticed, true);
+	wake_poke(listener->wake);
+}
+
 static int listen_once(struct replay_listener *listener)
 {
+	bool is_new = !db_is_open(listener->db);
 	int r = db_open(listener->db, NULL);
 
 	if (r == 0)
 		r = db_script(listener->db, LISTEN, NULL);
+	if (r == 0 && is_new)
+		notice(listener); /* a replay may have been committed while nobody listened */
 	while (r == 0 && !thread_is_stopping(&listener->thread)) {
 		r = db_await_notice(listener->db, PING_MS, NULL);
 		if (r < 0)
 			return r;
 		if (r == 0)
 			return 0; /* silence: execute LISTEN again */
-		atomic_store(&listener->noticed, true);
-		wake_poke(listener->wake);
+		notice(listener);
 		r = 0;
 	}
 	return r;
