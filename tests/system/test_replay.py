@@ -168,6 +168,17 @@ def test_a_replay_starts_within_a_second_with_a_long_poll_interval(start_inboxd,
     eventually(lambda: client.deliveries, timeout=1)
 
 
+def test_a_replay_while_nobody_listens_is_found_when_the_listener_is_back(start_inboxd, handler, streams, topic, inbox):
+    """Its notification is lost. The listener waits for a second before it connects again."""
+    client = handler(start_inboxd(worker={"poll": "1h"}), always(DONE))
+    streams.events(topic, ["a"])
+    inbox.wait_processed(1)
+    client.deliveries.clear()
+    assert inbox.value("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query = 'LISTEN inboxd_replay'")
+    inbox.query("SELECT inbox.replay_where('processed')")
+    eventually(lambda: client.deliveries)
+
+
 def test_replays_are_notified_again_after_a_database_outage(start_inboxd, handler, streams, topic, inbox, postgres):
     sidecar = start_inboxd(worker={"poll": "1h"})
     client = handler(sidecar, always(DONE))

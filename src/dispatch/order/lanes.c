@@ -203,8 +203,9 @@ void lanes_set_state(struct entry *entry, enum entry_state state)
 
 /*
  * True when an earlier message of the lane is in the table or is being written back to it, so that a delivery of
- * this entry would overtake it. A completion that is not in doubt does not count: its entry stops the lane. A row for whose short retry the lane waits does not count. A held lane counts: another
- * instance may still be processing an earlier row.
+ * this entry would overtake it. A completion that is not in doubt does not count: its entry stops the lane. A row for
+ * whose short retry the lane waits does not count. A held lane counts: another instance may still be processing an
+ * earlier row.
  */
 static bool is_overtaking(const struct lane *lane, const struct entry *entry)
 {
