@@ -128,6 +128,21 @@ static void an_assigned_partition_is_dirty_when_rows_of_it_wait(void **state)
 	admission_free(admission);
 }
 
+/* Dispatch learns of the acquisition after ingest may have placed the next batch. */
+static void an_overflow_outlasts_the_assignment_that_dispatch_notes_later(void **state)
+{
+	struct admission *admission = an_open_admission(ORDERING_KEY, 0);
+	size_t index = index_of(admission, "orders", 0);
+
+	(void)state;
+	assert_int_equal(place_one(admission, index, 1, "wanted").kind, PLACEMENT_WAITING);
+	admission_assign(admission, index, true);
+	assert_true(admission_get(admission, index).overflow);
+	admission_revoke(admission, index);
+	assert_true(admission_get(admission, index).overflow);
+	admission_free(admission);
+}
+
 static void a_partition_is_clean_only_if_its_version_did_not_change(void **state)
 {
 	struct admission *admission = an_admission(ORDERING_KEY, 10, 1000);
@@ -628,6 +643,7 @@ int main(void)
 		cmocka_unit_test(a_consumer_is_known_until_others_are),
 		cmocka_unit_test(streams_of_a_partition_are_placed_apart),
 		cmocka_unit_test(an_assigned_partition_is_dirty_when_rows_of_it_wait),
+		cmocka_unit_test(an_overflow_outlasts_the_assignment_that_dispatch_notes_later),
 		cmocka_unit_test(a_partition_is_clean_only_if_its_version_did_not_change),
 		cmocka_unit_test(in_a_clean_partition_no_message_is_checked),
 		cmocka_unit_test(in_a_dirty_partition_messages_with_a_key_are_checked),

@@ -143,6 +143,13 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 			});
 }
 
+static void log_not_committed(rd_kafka_resp_err_t code)
+{
+	log_warn("offsets_not_committed", LOG_STR("error", rd_kafka_err2str(code)),
+		LOG_STR("code", rd_kafka_err2name(code)),
+		LOG_STR("next", "the database has stored them: no message is stored twice"));
+}
+
 static void on_commit(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 	rd_kafka_topic_partition_list_t *list, void *opaque)
 {
@@ -152,7 +159,7 @@ static void on_commit(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 	FAULT_POINT("after_offset_commit");
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR__NO_OFFSET)
 		return;
-	log_error_code(code, "offsets were not committed; the database has stored them");
+	log_not_committed(code);
 	for (int i = 0; list != NULL && i < list->cnt; i++) {
 		const struct partition_offset item = partition_list_item(&list->elems[i]);
 
@@ -537,6 +544,6 @@ void consumer_commit(struct consumer *consumer, const struct partition_offset *i
 	rd_kafka_resp_err_t code = rd_kafka_commit(consumer->kafka, list, 1);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		log_error_code(code, "offsets were not committed; the database has stored them");
+		log_not_committed(code);
 	rd_kafka_topic_partition_list_destroy(list);
 }

@@ -322,7 +322,6 @@ void admission_assign(struct admission *admission, size_t index, bool waiting)
 	entry = &admission->entries[index];
 	entry->assigned = true;
 	entry->dirty = waiting;
-	entry->overflow = false;
 	entry->version++;
 	unlock(admission);
 }
@@ -331,7 +330,6 @@ void admission_revoke(struct admission *admission, size_t index)
 {
 	lock(admission);
 	admission->entries[index].assigned = false;
-	admission->entries[index].overflow = false;
 	unlock(admission);
 }
 

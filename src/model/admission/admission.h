@@ -79,7 +79,8 @@ size_t admission_count(struct admission *admission);
 bool admission_is_ordered(struct admission *admission);
 struct admission_stream admission_get(struct admission *admission, size_t index);
 
-/* Dispatch: this instance owns the partition from now on. `waiting`: the table may have waiting rows of the stream. */
+/* Dispatch: this instance owns the partition from now on. `waiting`: the table may have waiting rows of the stream. Ingest
+ * may have placed messages of it before, so an overflow stays. */
 void admission_assign(struct admission *admission, size_t index, bool waiting);
 void admission_revoke(struct admission *admission, size_t index);
 
