@@ -95,15 +95,14 @@ BEGIN
     IF token IS NULL OR NOT commits THEN
         RETURN;
     END IF;
-    -- The list of response_headers_fault(), and what the server makes for each answer.
+    -- Also not stored: what the server makes for each answer.
     SELECT jsonb_object_agg(h.name, h.value) INTO stored
     FROM (SELECT lower(e.key COLLATE "C") AS name, string_agg(v.value, ', ') AS value
           FROM jsonb_each(headers) e,
                jsonb_array_elements_text(CASE jsonb_typeof(e.value) WHEN 'array' THEN e.value ELSE jsonb_build_array(e.value) END) v
           WHERE v.value IS NOT NULL
           GROUP BY 1) h
-    WHERE h.name <> ALL ('{connection,content-length,date,keep-alive,proxy-authenticate,proxy-authorization,proxy-connection,set-cookie,'
-                         'set-cookie2,te,trailer,transfer-encoding,upgrade}');
+    WHERE h.name <> ALL (inbox.unstored_headers() || '{content-length,date}');
     PERFORM inbox.request_complete(token, status, body, stored);
     IF starts_with(token, 't') THEN
         expires := inbox.http_date('epoch'::timestamptz + split_part(token, '.', 4)::bigint * interval '1 microsecond');

@@ -1,10 +1,12 @@
 -- Requests that may be sent twice: begin, complete, fail, extend. In one transaction, or with a lease (docs/adr/0032).
 
--- Raises IB010: an argument is wrong, and the message names it.
+-- Raises IB010: an argument is wrong, and the message names it. words NULL: none is wrong.
 CREATE OR REPLACE FUNCTION inbox.refuse_request(caller text, words text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RAISE EXCEPTION '%', 'inbox' || '.' || caller || ': ' || words USING ERRCODE = 'IB010';
+    IF words IS NOT NULL THEN
+        RAISE EXCEPTION '%', 'inbox' || '.' || caller || ': ' || words USING ERRCODE = 'IB010';
+    END IF;
 END $$;
 
 -- Raises IB011: the request belongs to another attempt now, or to another transaction.
@@ -16,7 +18,8 @@ BEGIN
 END $$;
 
 -- Helpers that run for each request have no SET search_path. Only functions that have one call them, and to set it again
--- would cost more than some of them do. The planner inserts those that are one expression into their callers.
+-- would cost more than some of them do. The planner inserts those that are one expression into their callers. PL/pgSQL prepares
+-- each expression anew in each transaction, so there are few.
 
 -- What is wrong with the name of a request, the argument first; NULL = nothing.
 CREATE OR REPLACE FUNCTION inbox.request_name_fault(key text, scope text) RETURNS text
@@ -55,23 +58,22 @@ LANGUAGE sql STABLE AS $$
         END
 $$;
 
--- What is wrong with the headers of a response; NULL = nothing. Headers of one connection, and cookies, belong to one
--- client and not to all copies of a request. A line break in a value would begin another header.
--- The first test is for the text, in which quotes and control characters of a value are escaped. It saves a query for headers
--- without a fault. The names are ASCII: with the rules of Turkish, I would not become i.
+-- The names of headers that belong to one connection, or, like cookies, to one client and not to all copies of a request.
+CREATE OR REPLACE FUNCTION inbox.unstored_headers() RETURNS text[]
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT '{connection,keep-alive,proxy-authenticate,proxy-authorization,proxy-connection,set-cookie,set-cookie2,te,trailer,'
+           'transfer-encoding,upgrade}'::text[]
+$$;
+
+-- What is wrong with the headers of a response; NULL = nothing. A line break in a value would begin another header. The names are
+-- ASCII: with the rules of Turkish, I would not become i.
 CREATE OR REPLACE FUNCTION inbox.response_headers_fault(headers jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    words text COLLATE "C" := headers::text;
-    own text[] := '{connection,keep-alive,proxy-authenticate,proxy-authorization,proxy-connection,set-cookie,set-cookie2,te,'
-                  'trailer,transfer-encoding,upgrade}';
     fault text;
 BEGIN
-    IF octet_length(words) > 16384 THEN
-        RETURN format('headers has %s bytes; the limit is 16384', octet_length(words));
-    ELSIF words ~ '^\{("[-!#$%&''*+.^_`|~0-9A-Za-z]+": "([^"\\\u007f]|\\["\\t])*"(, )?)*\}$'
-          AND NOT lower(words)::jsonb ?| own THEN
-        RETURN NULL;
+    IF octet_length(headers::text) > 16384 THEN
+        RETURN format('headers has %s bytes; the limit is 16384', octet_length(headers::text));
     ELSIF jsonb_typeof(headers) <> 'object' THEN
         RETURN format('headers is a %s; it must be an object of texts', jsonb_typeof(headers));
     END IF;
@@ -81,7 +83,7 @@ BEGIN
             THEN format('headers has %s with a %s; a value is a text', left(h.key, 80), jsonb_typeof(h.value))
         WHEN h.value #>> '{}' ~ '[\u0001-\u0008\u000a-\u001f\u007f]'
             THEN format('headers has %s with a control character in its value', left(h.key, 80))
-        WHEN lower(h.key COLLATE "C") = ANY (own)
+        WHEN lower(h.key COLLATE "C") = ANY (inbox.unstored_headers())
             THEN format('headers has %s; it belongs to one connection or one client, so it is not stored', left(h.key, 80)) END
     INTO fault
     FROM jsonb_each(headers) h
@@ -90,33 +92,41 @@ BEGIN
     RETURN fault;
 END $$;
 
+-- True: response_fault() and response_headers_fault() find nothing. The regular expression is for the text of the headers, in which
+-- quotes and control characters of a value are escaped.
+CREATE OR REPLACE FUNCTION inbox.response_is_right(status int, body bytea, headers jsonb) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT coalesce(status BETWEEN 100 AND 599 AND coalesce(octet_length(body), 0) <= 1048576
+        AND (headers IS NULL OR octet_length(headers::text) <= 16384
+             AND headers::text ~ '^\{("[-!#$%&''*+.^_`|~0-9A-Za-z]+": "([^"\\\u007f]|\\["\\t])*"(, )?)*\}$'
+             AND NOT lower(headers::text COLLATE "C")::jsonb ?| inbox.unstored_headers()), false)
+$$;
+
 -- The advisory lock of a request. Two requests can have the same number; one of them is then busy for no reason.
 CREATE OR REPLACE FUNCTION inbox.request_lock(scope text, key text) RETURNS bigint
 LANGUAGE sql STABLE AS $$
     SELECT hashtextextended(concat_ws(' ', 'inboxd request', 'inbox.requests'::regclass::oid, length(scope), scope, key), 0)
 $$;
 
--- The parts of a token; IB010: it is none. In one transaction: 't', the transaction, the attempt, expires_at in microseconds,
+-- The parts of a token; NULL = it is none. In one transaction: 't', the transaction, the attempt, expires_at in microseconds,
 -- the holder of the row that it replaces (empty = none), scope, key, operation, fingerprint, if there is one. Leased: 'l', the
--- holder, scope, key. Texts are hexadecimal.
--- The tests are cheap ones: a regular expression for the whole form would cost as much as the INSERT.
-CREATE OR REPLACE FUNCTION inbox.request_token(caller text, token text) RETURNS text[]
-LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    part text[] := string_to_array(token, '.');
+-- holder, scope, key. Texts are hexadecimal. The lengths keep numbers within their types; in the regular expression they would
+-- cost more than the rest of it.
+CREATE OR REPLACE FUNCTION inbox.request_token(token text) RETURNS text[]
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN token ~ '^(t(\.[0-9]+){3}\.[0-9]*(\.([0-9a-f]{2})*){3,4}|l\.[0-9]+(\.([0-9a-f]{2})*){2})$'
+                     AND length(split_part(token, '.', 2)) < 20
+                     AND (token < 'm' OR length(split_part(token, '.', 3)) < 10 AND length(split_part(token, '.', 4)) < 18
+                                         AND length(split_part(token, '.', 5)) < 20)
+                THEN string_to_array(token, '.') END
+$$;
+
+-- Raises IB010: the token is none.
+CREATE OR REPLACE FUNCTION inbox.refuse_token(caller text, token text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF coalesce(CASE translate(token, '0123456789abcdef', '')
-            WHEN 'l...' THEN part[2] ~ '^[0-9]+$' AND length(part[2]) < 20 AND (length(part[3]) | length(part[4])) % 2 = 0
-            WHEN 't.......' THEN true
-            WHEN 't........' THEN true END, false)
-       AND (part[1] = 'l' OR '0' || part[3] || part[4] || part[5] !~ '[^0-9]' AND length(part[3]) BETWEEN 1 AND 9
-            AND length(part[4]) BETWEEN 1 AND 17 AND length(part[5]) < 20
-            AND (length(part[6]) | length(part[7]) | length(part[8]) | length(coalesce(part[9], ''))) % 2 = 0) THEN
-        RETURN part;
-    END IF;
     PERFORM inbox.refuse_request(caller, format('token is %s; pass the one that request_begin() returned, unchanged',
                                                 coalesce(quote_literal(left(token, 80)), 'NULL')));
-    RETURN NULL;
 END $$;
 
 -- Stores the row of a request, in place of the one that request_begin() saw, of which `seen` is the holder (NULL = there was
@@ -241,9 +251,11 @@ END $$;
 CREATE OR REPLACE FUNCTION inbox.lease_token(caller text, token text) RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    part text[] := inbox.request_token(caller, token);
+    part text[] := inbox.request_token(token);
 BEGIN
-    IF part[1] <> 'l' THEN
+    IF part IS NULL THEN
+        PERFORM inbox.refuse_token(caller, token);
+    ELSIF part[1] <> 'l' THEN
         PERFORM inbox.refuse_request(caller, 'token is of a request without a lease; roll back its transaction instead');
     END IF;
     RETURN part;
@@ -261,16 +273,15 @@ CREATE OR REPLACE FUNCTION inbox.request_complete(token text, status int, body b
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    part text[] := inbox.request_token('request_complete', token);
-    fault text := inbox.response_fault(status, body);
+    part text[] := inbox.request_token(token);
     made inbox.requests;
     stored boolean;
 BEGIN
-    IF headers IS NOT NULL THEN
-        fault := coalesce(fault, inbox.response_headers_fault(headers));
-    END IF;
-    IF fault IS NOT NULL THEN
-        PERFORM inbox.refuse_request('request_complete', fault);
+    IF part IS NULL THEN
+        PERFORM inbox.refuse_token('request_complete', token);
+    ELSIF NOT inbox.response_is_right(status, body, headers) THEN
+        PERFORM inbox.refuse_request('request_complete',
+                                     coalesce(inbox.response_fault(status, body), inbox.response_headers_fault(headers)));
     END IF;
     IF part[1] = 'l' THEN
         UPDATE inbox.requests r

@@ -359,6 +359,22 @@ def test_a_wrong_argument_of_complete_is_named(db, named, values, lease):
     assert len(found.message_primary) < 200
 
 
+def test_the_short_check_of_a_response_accepts_what_the_long_one_does(db):
+    names = ["a", "A-b.c~1", "x y", "", "a\"b", "a\\b", "a\n", "ä", "a\x7f", "te", "TE", "set-cookie", "İ"]
+    texts = ["", "v", "a, b", "\"", "\\", "\t", "\n", "\x1f", "\x7f", "ä😀", "\": \"", "\", \"te\": \"", "/", "\u2028", "\x85"]
+    values = [*texts, 1, None, True, [], {}, ["a"]]
+    headers = [[], {}, 1, None, *({name: text} for name in names for text in values),
+               *({"b": "\\", "c": "d", name: text} for name in names for text in values), *([{"a": text}] for text in values)]
+    found = db.execute("SELECT h, inbox.response_is_right(200, NULL, h), inbox.response_headers_fault(h) FROM"
+                       " jsonb_array_elements(%s::jsonb) h", [json.dumps(headers)]).fetchall()
+    assert len(found) == len(headers) > 500
+    assert [headers for headers, right, fault in found if right != (fault is None)] == []
+    assert {right for _, right, _ in found} == {True, False}
+    statuses = db.execute("SELECT s, inbox.response_is_right(s, ''::bytea, NULL), inbox.response_fault(s, '') FROM"
+                          " unnest('{99,100,599,600,NULL}'::int[]) s").fetchall()
+    assert [status for status, right, fault in statuses if right != (fault is None)] == []
+
+
 @pytest.mark.parametrize(("named", "values"), [("lease", ["2 hours", None]), ("lease", ["0", None]), ("point", [None, ""]),
                                                ("point", [None, "p" * 1025])])
 def test_a_wrong_argument_of_extend_is_named(db, named, values):
