@@ -41,6 +41,9 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Functions of earlier versions that nothing calls.
+DROP FUNCTION IF EXISTS inbox.request_token(text, text);
+
 -- Tables and views that this user created get the owner of inbox_messages, too.
 DO $$
 DECLARE

@@ -67,7 +67,7 @@ BEGIN
             PERFORM inbox.refuse(caller, name.new || ' is empty; leave it out for any');
         END IF;
         given := given || jsonb_build_object(CASE WHEN of_deaths THEN replace(name.old, 'received', 'died') ELSE name.old END,
-            CASE name.new WHEN 'error' THEN '%' || regexp_replace(given ->> 'error', '([\\%_])', '\\\1', 'g') || '%'
+            CASE name.new WHEN 'error' THEN '%' || regexp_replace(given ->> 'error', E'([\\\\%_])', E'\\\\\\1', 'g') || '%'
                           ELSE given ->> name.new END);
     END LOOP;
     IF (given ->> 'since')::timestamptz > (given ->> 'until')::timestamptz THEN

@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION inbox.claim_parts(claim text) RETURNS numeric[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    part numeric[] := regexp_match(claim, '^([0-9]{1,19})\.([0-9]{1,10})\.([0-9]{1,10})$')::numeric[];
+    part numeric[] := regexp_match(claim, '^([0-9]{1,19})[.]([0-9]{1,10})[.]([0-9]{1,10})$')::numeric[];
 BEGIN
     IF part IS NULL OR part[1] > 9223372036854775807
        OR part[2] > 2147483647 OR part[3] > 2147483647 THEN
@@ -55,9 +55,10 @@ END $$;
 -- without it PostgreSQL could not choose between this function for one message and the one for several. It runs as its
 -- caller, who needs the right to call complete(text, jsonb), too.
 CREATE OR REPLACE FUNCTION inbox.complete(claim text, result text) RETURNS void
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT inbox.complete(claim, result::jsonb)
-$$;
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM inbox.complete(claim, result::jsonb);
+END $$;
 
 -- The same for a handler that also emits events: emit_caused() says what `emit` is. Effects, completion and events commit
 -- together or not at all. IB020: an event is wrong, and the message names what.
@@ -67,7 +68,7 @@ BEGIN
     PERFORM inbox.complete(claim, result);
     PERFORM inbox.emit_caused(m.seq, m.source, m.event_id, m.consumer, m.replay_count, m.headers,
                               complete.emit)
-    FROM inbox.inbox_messages m WHERE m.seq = (inbox.claim_parts(claim))[1]::bigint;
+    FROM inbox.inbox_messages m WHERE m.seq = split_part(claim, '.', 1)::bigint;
 END $$;
 
 -- Completes several messages, all or none of them. `results` is NULL or has one element for each claim; NULL and the

@@ -302,7 +302,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     CROSS JOIN (
         SELECT convert_to(lanes_of.key, 'UTF8') AS bytes
         UNION ALL
-        SELECT decode(substr(lanes_of.key, 3), 'hex') WHERE lanes_of.key ~ '^\\x([0-9a-fA-F]{2})*$') k
+        SELECT decode(substr(lanes_of.key, 3), 'hex') WHERE lanes_of.key ~ E'^\\\\x([0-9a-fA-F]{2})*$') k
     CROSS JOIN LATERAL inbox.lane_head(lanes_of.topic, o.kafka_partition, lanes_of.consumer,
         CASE WHEN k.bytes IS NULL THEN '' ELSE substr(sha256(k.bytes), 1, 8) END) h
     WHERE h.seq IS NOT NULL AND o.ordering = CASE WHEN k.bytes IS NULL THEN 'partition' ELSE 'key' END

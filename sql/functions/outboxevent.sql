@@ -28,7 +28,7 @@ DECLARE
     topic text := 'outbox.event.' || coalesce(NEW.aggregatetype, '');
     key bytea := convert_to(NEW.aggregateid, 'UTF8');
     data bytea := convert_to(NEW.payload, 'UTF8');
-    trace text := substring(NEW.tracingspancontext FROM '(?n)^traceparent=(\S+)');
+    trace text := substring(NEW.tracingspancontext FROM E'(?n)^traceparent=(\\S+)');
     fault text := inbox.event_fault(topic, key, NEW.type, data, NULL, NULL, NULL, NULL, NULL);
     setting text := 'inboxd.outboxevent_' || 'inbox.outbox'::regclass::oid;
     stored bigint;

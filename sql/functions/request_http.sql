@@ -9,9 +9,9 @@
 CREATE OR REPLACE FUNCTION inbox.http_request_key(header text) RETURNS text
 LANGUAGE sql STABLE AS $$
     SELECT CASE
-        WHEN header ~ '^[!\u0023-\u002b\u002d-\u007e]+$' THEN header
-        WHEN header ~ '^"([ !\u0023-\u005b\u005d-\u007e]|\\["\\])+"$'
-            THEN regexp_replace(substr(header, 2, length(header) - 2), '\\(.)', '\1', 'g') END
+        WHEN header ~ E'^[!\\u0023-\\u002b\\u002d-\\u007e]+$' THEN header
+        WHEN header ~ E'^"([ !\\u0023-\\u005b\\u005d-\\u007e]|\\\\["\\\\])+"$'
+            THEN regexp_replace(substr(header, 2, length(header) - 2), E'\\\\(.)', E'\\1', 'g') END
 $$;
 
 -- The body of an answer as RFC 9457 describes it.

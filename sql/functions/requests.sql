@@ -27,7 +27,7 @@ LANGUAGE sql STABLE AS $$
     SELECT CASE
         WHEN coalesce(key, '') = '' THEN CASE WHEN key IS NULL THEN 'key is NULL' ELSE 'key is empty' END || '; it must be given'
         WHEN octet_length(key) > 255 THEN format('key has %s bytes; the limit is 255', octet_length(key))
-        WHEN key ~ '[\u0001-\u001f\u007f-\u009f]' THEN 'key has a control character'
+        WHEN key ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'key has a control character'
         WHEN scope IS NULL THEN 'scope is NULL; without a scope it is an empty text'
         WHEN octet_length(scope) > 255 THEN format('scope has %s bytes; the limit is 255', octet_length(scope))
         END
@@ -81,7 +81,7 @@ BEGIN
         WHEN h.key !~ '^[-!#$%&''*+.^_`|~0-9A-Za-z]+$' THEN format('headers has %L, which is no name of a header', left(h.key, 80))
         WHEN jsonb_typeof(h.value) <> 'string'
             THEN format('headers has %s with a %s; a value is a text', left(h.key, 80), jsonb_typeof(h.value))
-        WHEN h.value #>> '{}' ~ '[\u0001-\u0008\u000a-\u001f\u007f]'
+        WHEN h.value #>> '{}' ~ E'[\\u0001-\\u0008\\u000a-\\u001f\\u007f]'
             THEN format('headers has %s with a control character in its value', left(h.key, 80))
         WHEN lower(h.key COLLATE "C") = ANY (inbox.unstored_headers())
             THEN format('headers has %s; it belongs to one connection or one client, so it is not stored', left(h.key, 80)) END
@@ -98,7 +98,7 @@ CREATE OR REPLACE FUNCTION inbox.response_is_right(status int, body bytea, heade
 LANGUAGE sql STABLE AS $$
     SELECT coalesce(status BETWEEN 100 AND 599 AND coalesce(octet_length(body), 0) <= 1048576
         AND (headers IS NULL OR octet_length(headers::text) <= 16384
-             AND headers::text ~ '^\{("[-!#$%&''*+.^_`|~0-9A-Za-z]+": "([^"\\\u007f]|\\["\\t])*"(, )?)*\}$'
+             AND headers::text ~ E'^\\{("[-!#$%&''*+.^_`|~0-9A-Za-z]+": "([^"\\\\\\u007f]|\\\\["\\\\t])*"(, )?)*\\}$'
              AND NOT lower(headers::text COLLATE "C")::jsonb ?| inbox.unstored_headers()), false)
 $$;
 
@@ -108,16 +108,22 @@ LANGUAGE sql STABLE AS $$
     SELECT hashtextextended(concat_ws(' ', 'inboxd request', 'inbox.requests'::regclass::oid, length(scope), scope, key), 0)
 $$;
 
+CREATE OR REPLACE FUNCTION inbox.is_bigint(digits text) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT length(digits) < 20 AND lpad(digits, 19, '0') COLLATE "C" <= '9223372036854775807'
+$$;
+
 -- The parts of a token; NULL = it is none. In one transaction: 't', the transaction, the attempt, expires_at in microseconds,
 -- the holder of the row that it replaces (empty = none), scope, key, operation, fingerprint, if there is one. Leased: 'l', the
--- holder, scope, key. Texts are hexadecimal. The lengths keep numbers within their types; in the regular expression they would
--- cost more than the rest of it.
+-- holder, scope, key. Texts are hexadecimal. Numbers are within their types. The lengths would cost more in the regular
+-- expression than the rest of it.
 CREATE OR REPLACE FUNCTION inbox.request_token(token text) RETURNS text[]
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN token ~ '^(t(\.[0-9]+){3}\.[0-9]*(\.([0-9a-f]{2})*){3,4}|l\.[0-9]+(\.([0-9a-f]{2})*){2})$'
-                     AND length(split_part(token, '.', 2)) < 20
-                     AND (token < 'm' OR length(split_part(token, '.', 3)) < 10 AND length(split_part(token, '.', 4)) < 18
-                                         AND length(split_part(token, '.', 5)) < 20)
+    SELECT CASE WHEN token ~ '^(t([.][0-9]+){3}[.][0-9]*([.]([0-9a-f]{2})*){3,4}|l[.][0-9]+([.]([0-9a-f]{2})*){2})$'
+                     AND CASE split_part(token, '.', 1)
+                         WHEN 'l' THEN inbox.is_bigint(split_part(token, '.', 2))
+                         ELSE length(split_part(token, '.', 3)) < 10 AND length(split_part(token, '.', 4)) < 18
+                              AND inbox.is_bigint(split_part(token, '.', 5)) END
                 THEN string_to_array(token, '.') END
 $$;
 
@@ -373,7 +379,7 @@ BEGIN
     IF coalesce(method !~ '^[-!#$%&''*+.^_`|~0-9A-Za-z]+$', true) THEN
         PERFORM inbox.refuse_request('request_digest', format('method is %s; it is a method of HTTP, such as POST',
                                                               coalesce(quote_literal(left(method, 80)), 'NULL')));
-    ELSIF coalesce(target, '') = '' OR target ~ '[\u0001-\u0020\u007f]' THEN
+    ELSIF coalesce(target, '') = '' OR target ~ E'[\\u0001-\\u0020\\u007f]' THEN
         PERFORM inbox.refuse_request('request_digest', format('target is %s; it is a path with its query, without spaces',
                                                               coalesce(quote_literal(left(target, 80)), 'NULL')));
     END IF;
@@ -406,7 +412,8 @@ END $$;
 -- The result of a message: what its handler stored. No status: the table does not have the message.
 CREATE OR REPLACE FUNCTION inbox.result(source text, event_id text, consumer text DEFAULT '', OUT status text,
     OUT result jsonb, OUT processed_at timestamptz, OUT error text, OUT error_code text)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT m.status, m.result, m.processed_at, m.error, m.error_code FROM inbox.messages m
-    WHERE m.source = $1 AND m.event_id = $2 AND m.consumer = $3
-$$;
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    SELECT m.status, m.result, m.processed_at, m.error, m.error_code INTO status, result, processed_at, error, error_code
+    FROM inbox.messages m WHERE m.source = $1 AND m.event_id = $2 AND m.consumer = $3;
+END $$;

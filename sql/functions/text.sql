@@ -21,7 +21,7 @@ END $$;
 
 -- The bytes of a base64 text, or NULL if it is none. As try_text().
 CREATE OR REPLACE FUNCTION inbox.try_base64(encoded text) RETURNS bytea
-LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN decode(encoded, 'base64');
 EXCEPTION WHEN OTHERS THEN
@@ -34,6 +34,6 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT left(regexp_replace(regexp_replace(regexp_replace(regexp_replace(left(error, 1000),
         '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}', '<id>', 'g'),
         '"[^"]*"|(^|(?<=[^[:alnum:]]))''[^'']*''', '<text>', 'g'),
-        '\m(0x[0-9a-fA-F]+|(?=[a-fA-F]*[0-9])[0-9a-fA-F]{12,})\M', '<id>', 'g'),
+        E'\\m(0x[0-9a-fA-F]+|(?=[a-fA-F]*[0-9])[0-9a-fA-F]{12,})\\M', '<id>', 'g'),
         '[0-9]+', '#', 'g'), 200)
 $$;

@@ -1,5 +1,7 @@
 """inbox.complete, the replay trigger and the view, as handlers and operators use them."""
 
+import re
+
 import psycopg
 import pytest
 
@@ -204,3 +206,14 @@ def test_the_view_is_never_read_in_parallel(db):
                    " WHERE name IN ('force_parallel_mode', 'debug_parallel_query')")
         row = db.execute("SELECT payload_text, payload_json FROM inbox.messages").fetchone()
     assert row == ("{}", {})
+
+
+def test_no_function_depends_on_how_a_session_reads_backslashes(db):
+    """The text of a function is read with the setting standard_conforming_strings of the session that calls it first."""
+    def without_escapes(text):
+        text = re.sub(r"--[^\n]*", "", text)
+        return re.sub(r"(?<![a-zA-Z0-9_])E'(?:[^'\\]|\\.|'')*'", "", text)
+
+    sources = db.execute("SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'inbox'::regnamespace").fetchall()
+    assert len(sources) > 100
+    assert [name for name, source in sources if "\\" in without_escapes(source)] == []

@@ -219,6 +219,19 @@ def test_derived_ids_depend_on_each_part(db):
     assert value(db, call, *base) == ids[0]
 
 
+def test_the_short_check_of_an_event_accepts_only_what_the_long_one_does(db):
+    members = ["topic", "aggregate", "key", "type", "data", "data_base64", "headers", "id", "source", "subject", "other", ""]
+    values = ["", "x", "!", 1, None, True, [], {}, ["a"], {"a": "b"}]
+    events = [{}, [], "x", 1, None, ["topic"], *({member: one} for member in members for one in values),
+              *({"topic": "t", "type": "t", "data": {"n": 1}, member: one} for member in members for one in values)]
+    found = db.execute("SELECT e, inbox.emitted_is_right(e), inbox.emitted_fault(e) FROM jsonb_array_elements(%s::jsonb) e",
+                       [json.dumps(events)]).fetchall()
+    assert len(found) == len(events)
+    assert [event for event, right, fault in found if right and fault is not None] == []
+    assert [event for event, right, fault in found if not right and fault is None and "data_base64" not in event] == []
+    assert sum(right for _, right, _ in found) > 50
+
+
 WRONG_EMITS = [
     ("emit is a object", {}), ("emit has 1001 events", [{"topic": "t", "type": "t"}] * 1001),
     ("emit[1] is a string", [{"topic": "t", "type": "t"}, "x"]),

@@ -139,7 +139,7 @@ static void an_overflow_outlasts_the_assignment_that_dispatch_notes_later(void *
 	admission_assign(admission, index, true);
 	assert_true(admission_get(admission, index).overflow);
 	admission_revoke(admission, index);
-	assert_true(admission_get(admission, index).overflow);
+	assert_false(admission_get(admission, index).overflow);
 	admission_free(admission);
 }
 

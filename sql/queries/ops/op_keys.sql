@@ -3,7 +3,7 @@
 -- blocked.
 -- Caller: ops/list.c. Index: inbox_messages_by_key, inbox_messages_by_offset (inbox.look_keys()).
 -- $1 filter, $2 after the key of this message, $3 most rows.
-SELECT k.consumer, k.topic, k.kafka_partition::text, coalesce(k.key_text, '\x' || encode(k.key, 'hex')),
+SELECT k.consumer, k.topic, k.kafka_partition::text, coalesce(k.key_text, E'\\x' || encode(k.key, 'hex')),
        k.waiting::text || CASE WHEN k.waiting = 10000 THEN ' or more' ELSE '' END,
        to_char(k.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), k.event_id, k.status,
        to_char(k.next_attempt AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),

@@ -7,7 +7,7 @@ CROSS JOIN LATERAL (
     SELECT 1, v.n, 'event', v.name, v.value
     FROM (VALUES (1, 'event id', e.event_id), (2, 'source', e.source), (3, 'type', e.event_type), (4, 'status', e.status),
                  (5, 'topic', e.topic), (6, 'aggregate', e.aggregate),
-                 (7, 'key', coalesce(e.key_text, '\x' || encode(e.key, 'hex'))), (8, 'seq', e.seq::text),
+                 (7, 'key', coalesce(e.key_text, E'\\x' || encode(e.key, 'hex'))), (8, 'seq', e.seq::text),
                  (9, 'subject', e.subject), (10, 'content type', e.content_type), (11, 'format', e.format),
                  (12, 'caused by the message with seq', e.caused_by::text), (13, 'error', e.error), (14, 'code', e.error_code),
                  (15, 'attempts spent', e.retry_count::text),

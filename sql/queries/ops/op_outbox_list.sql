@@ -2,7 +2,7 @@
 -- Caller: ops/list.c. Index: outbox_pkey (inbox.outbox_page()).
 -- $1 filter, $2 behind this seq, $3 most rows. `outbox show` prints the payload.
 SELECT e.seq::text, e.status, coalesce(e.topic, '{' || e.aggregate || '}'),
-       coalesce(inbox.try_text(e.key), '\x' || encode(e.key, 'hex')), e.event_type, e.event_id,
+       coalesce(inbox.try_text(e.key), E'\\x' || encode(e.key, 'hex')), e.event_type, e.event_id,
        to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        CASE WHEN length(concat_ws(': ', e.error_code, e.error)) > 60
             THEN left(concat_ws(': ', e.error_code, e.error), 59) || '…' ELSE concat_ws(': ', e.error_code, e.error) END,

@@ -47,7 +47,7 @@ FROM m CROSS JOIN LATERAL (
                  (4, 'status', m.status),
                  (5, 'record', concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset)),
                  (6, 'seq', m.seq::text),
-                 (7, 'key', coalesce(m.key_text, '\x' || encode(m.key, 'hex'))),
+                 (7, 'key', coalesce(m.key_text, E'\\x' || encode(m.key, 'hex'))),
                  (8, 'error', m.error),
                  (9, 'code', m.error_code),
                  (10, 'attempts spent', m.retry_count::text),

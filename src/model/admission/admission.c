@@ -330,6 +330,7 @@ void admission_revoke(struct admission *admission, size_t index)
 {
 	lock(admission);
 	admission->entries[index].assigned = false;
+	admission->entries[index].overflow = false;
 	unlock(admission);
 }
 
