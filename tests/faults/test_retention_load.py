@@ -87,7 +87,7 @@ def test_a_backlog_is_deleted_under_load_without_delays(make_inboxd, noop_handle
 
     sidecar.write_configuration({"retention": {**NEVER, "processed": "14d", "payload": "7d"}})
     sidecar.signal(signal.SIGHUP)
-    eventually(lambda: sidecar.metric("inboxd_purged_total") > 0)
+    eventually(lambda: sidecar.metric("inboxd_purged_total") > 0, timeout=120)  # a shorter age is applied after a minute
     since = inbox.value("SELECT now()")
     beside, purged, began = load.run(load_rows), sidecar.metric("inboxd_purged_total"), time.monotonic()
     at_work = watch(inbox, load, timeout=150 + backlog / 1000)
