@@ -53,7 +53,7 @@ BEGIN
                 FROM pg_class c JOIN pg_class r ON r.relnamespace = c.relnamespace
                 WHERE c.oid = 'inbox.inbox_messages'::regclass AND r.relowner <> c.relowner
                   AND pg_get_userbyid(r.relowner) = current_user AND r.relkind IN ('r', 'v')
-                  AND (r.relname LIKE 'inbox\_%' OR r.relname IN ('outbox', 'outbox_relay', 'outboxevent', 'messages', 'dead_groups',
+                  AND (starts_with(r.relname, 'inbox_') OR r.relname IN ('outbox', 'outbox_relay', 'outboxevent', 'messages', 'dead_groups',
                                                                  'handlers', 'consumers', 'events', 'requests',
                                                                  'request_states')) LOOP
         EXECUTE format('ALTER TABLE %s OWNER TO %s', made.name, made.relowner::regrole);

@@ -115,8 +115,8 @@ $$;
 
 -- The parts of a token; NULL = it is none. In one transaction: 't', the transaction, the attempt, expires_at in microseconds,
 -- the holder of the row that it replaces (empty = none), scope, key, operation, fingerprint, if there is one. Leased: 'l', the
--- holder, scope, key. Texts are hexadecimal. Numbers are within their types. The lengths would cost more in the regular
--- expression than the rest of it.
+-- holder, scope, key. Texts are hexadecimal. Numbers are within the types to which callers cast them. In the regular
+-- expression their lengths would cost more than the rest of it.
 CREATE OR REPLACE FUNCTION inbox.request_token(token text) RETURNS text[]
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN token ~ '^(t([.][0-9]+){3}[.][0-9]*([.]([0-9a-f]{2})*){3,4}|l[.][0-9]+([.]([0-9a-f]{2})*){2})$'
