@@ -23,7 +23,8 @@ BEGIN
     WHERE k NOT IN ('status', 'topic', 'event_type', 'key', 'received_from', 'received_to', 'died_from', 'died_to',
                     'error_like', 'error_code', 'consumer');
     IF name IS NOT NULL THEN
-        PERFORM inbox.refuse(caller, format('there is no filter "%s"', name));
+        PERFORM inbox.refuse(caller, format('there is no filter "%s"; there are status, topic, event_type, key, received_from, '
+            'received_to, died_from, died_to, error_like, error_code and consumer', name));
     END IF;
     IF NOT coalesce(given ->> 'status' = ANY (allowed), false) THEN
         PERFORM inbox.refuse(caller, format('status is %s; it may be %s',

@@ -72,7 +72,7 @@ BEGIN
     status := CASE verdict WHEN 'mismatch' THEN 422 ELSE 409 END;
     headers := jsonb_strip_nulls(jsonb_build_object(
         'content-type', 'application/problem+json',
-        'retry-after', greatest(ceil(extract(epoch FROM begun.retry_after)), 1)::int::text));
+        'retry-after', CASE verdict WHEN 'busy' THEN greatest(ceil(extract(epoch FROM begun.retry_after)), 1)::int::text END));
     body := CASE verdict
         WHEN 'busy' THEN inbox.http_problem(status, 'request-outstanding', 'a request with this key runs at this moment; send it again later')
         WHEN 'lost' THEN inbox.http_problem(status, 'outcome-unknown', 'nobody knows how far the request with this key came; ask the operator')

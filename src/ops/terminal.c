@@ -1,6 +1,6 @@
 /*
  * Output for a person, and the questions to one. See op.h. Texts of messages come from strangers:
- * whatever could control a terminal is printed as '?'.
+ * whatever could control a terminal is printed as '?', and a line break within a line as a blank.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -32,14 +32,15 @@ static size_t put_text(FILE *out, struct bytes text, bool lines)
 	size_t count = 0;
 
 	for (size_t length; at < end; at += length, count++) {
+		bool blank = *at == '\n' || *at == '\t';
 		bool good;
 
 		length = utf8_character(at, (size_t)(end - at));
-		good = length > 0 && !is_control(at, length);
-		if (lines && (*at == '\n' || *at == '\t'))
-			good = true;
-		if (out != NULL)
-			(void)fwrite(good ? (const void *)at : "?", 1, good ? length : 1, out);
+		good = length > 0 && (blank ? lines : !is_control(at, length));
+		if (out != NULL && good)
+			(void)fwrite(at, 1, length, out);
+		else if (out != NULL)
+			(void)fputc(blank ? ' ' : '?', out);
 		if (length == 0)
 			length = 1;
 	}

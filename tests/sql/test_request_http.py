@@ -71,7 +71,9 @@ def test_fingerprint_and_operation_are_those_of_the_request(db):
 def test_another_request_with_the_key_is_a_mismatch(db):
     serve(db)
     for other in ({"method": "PATCH"}, {"target": "/orders?a=c"}, {"content": b"18"}, {"content": None}):
-        assert problem(serve(db, **other)[0]) == ("mismatch", 422, "key-reused")
+        refused = serve(db, **other)[0]
+        assert problem(refused) == ("mismatch", 422, "key-reused")
+        assert "retry-after" not in refused.headers
 
 
 def test_a_copy_beside_the_first_one_is_told_to_come_back(db, connect):

@@ -244,6 +244,8 @@ def test_control_characters_of_a_message_do_not_reach_the_terminal(inboxd, produ
     printed = run(inboxd, "show", "\x1b[31mred") + run(inboxd, "list")
     assert "?[2Jgone?31m" in printed and "?[31mred" in printed
     assert "\x1b" not in printed and "\x9b" not in printed
+    inbox.execute("UPDATE inbox.inbox_messages SET dead_at = now(), available_at = NULL, error = E'no room\nDETAIL: row\t5' WHERE topic = %s", [topic])
+    assert "no room DETAIL: row 5" in run(inboxd, "list", "--dead")
 
 
 def test_an_event_id_of_two_sources_needs_the_source(start_inboxd, produce, topic, inbox):
