@@ -16,15 +16,13 @@ END $$;
 CREATE OR REPLACE FUNCTION inbox.check_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    known text[] := '{status,topic,event_type,key,received_from,received_to,died_from,died_to,error_like,error_code,consumer}';
     given jsonb := jsonb_strip_nulls(filter);
     name text;
 BEGIN
-    SELECT k INTO name FROM jsonb_object_keys(given) k
-    WHERE k NOT IN ('status', 'topic', 'event_type', 'key', 'received_from', 'received_to', 'died_from', 'died_to',
-                    'error_like', 'error_code', 'consumer');
+    SELECT k INTO name FROM jsonb_object_keys(given) k WHERE k <> ALL (known);
     IF name IS NOT NULL THEN
-        PERFORM inbox.refuse(caller, format('there is no filter "%s"; there are status, topic, event_type, key, received_from, '
-            'received_to, died_from, died_to, error_like, error_code and consumer', name));
+        PERFORM inbox.refuse(caller, format('there is no filter "%s"; the filters are %s', name, array_to_string(known, ', ')));
     END IF;
     IF NOT coalesce(given ->> 'status' = ANY (allowed), false) THEN
         PERFORM inbox.refuse(caller, format('status is %s; it may be %s',

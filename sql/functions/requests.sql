@@ -108,6 +108,7 @@ LANGUAGE sql STABLE AS $$
     SELECT hashtextextended(concat_ws(' ', 'inboxd request', 'inbox.requests'::regclass::oid, length(scope), scope, key), 0)
 $$;
 
+-- True: the digits are within the type bigint.
 CREATE OR REPLACE FUNCTION inbox.is_bigint(digits text) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT length(digits) < 20 AND lpad(digits, 19, '0') COLLATE "C" <= '9223372036854775807'

@@ -11,7 +11,7 @@ from support.wait import eventually
 
 from fleet import program
 
-COMMIT_US = 5_000
+COMMIT_US = int(os.environ.get("COMMIT_US", "5000"))
 DELAY_US = 1_000  # each way
 
 
@@ -23,7 +23,7 @@ def near(_servers):
 
 @contextlib.contextmanager
 def slow_commits(servers):
-    """Each commit waits 5 ms before it writes, as for a synchronous replica. Commits that arrive meanwhile are written
+    """Each commit waits 5 ms, or COMMIT_US, before it writes, as for a synchronous replica. Commits that arrive meanwhile are written
     together with it."""
     settings = {"commit_delay": COMMIT_US, "commit_siblings": 0}
     with servers.postgres.connect() as connection:

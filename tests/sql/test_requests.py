@@ -383,6 +383,14 @@ def test_a_wrong_argument_of_extend_is_named(db, named, values):
     assert found.message_primary.startswith(f"inbox.request_extend: {named} ")
 
 
+@pytest.mark.parametrize("token", [None, "", "x", "l.1.61", "l.1.61.6", "l.1.61.6g", "l..61.61", "l.1.61.61.61", "l.1.61.61\n",
+                                   "l.9223372036854775808.61.61", "l.99999999999999999999.61.61", "t.1.1.1..61.61", "t.1.1.1..61.61.6",
+                                   "t.1.1.1.x.61.61.61", "t..1.1..61.61.61", "t.1.1.1..61.61.61.61.61", "t.1.1.1.9223372036854775808.61.61.61",
+                                   "t.1.2147483648.1..61.61.61", "t.1.1.9999999999999999999..61.61.61"])
+def test_what_is_no_token_is_refused(db, token):
+    assert raised("IB010", complete, db, token).message_primary.startswith("inbox.request_complete: token is ")
+
+
 @pytest.mark.parametrize("call", ["request_fail(%s)", "request_extend(%s, '1 minute')"])
 def test_fail_and_extend_need_a_lease(db, call):
     assert "without a lease" in raised("IB010", db.execute, f"SELECT inbox.{call}", [begin(db).token]).message_primary
