@@ -157,8 +157,8 @@ def test_check_as_an_outdated_sidecar_role_names_the_roles_to_renew(inboxd, inbo
 
 def test_a_schema_without_error_codes_is_reported_as_older(inboxd, inbox):
     now = inbox.value("SELECT pg_get_functiondef('inbox.check_filter'::regproc)")
-    earlier = re.sub(r",\s*'error_code'", "", now, count=1)
-    assert earlier != now
+    earlier = now.replace(",error_code,", ",")
+    assert now.count(",error_code,") == 1
     inbox.execute(earlier)
     assert "older than this inboxd; run `inboxd migrate`" in run(inboxd, "list", "--code", "UP", code=3)
     run(inboxd, "list", "--error", "up")
