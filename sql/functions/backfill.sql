@@ -231,7 +231,7 @@ BEGIN
 END $$;
 
 -- Copies everything, or max_rows messages, in one transaction. dry_run only counts. after_seq continues where an earlier call
--- ended.
+-- ended. late: of all messages that can be copied.
 CREATE OR REPLACE FUNCTION inbox.backfill(
     consumer text, from_consumer text DEFAULT NULL, since timestamptz DEFAULT NULL, topic text DEFAULT NULL,
     max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, after_seq bigint DEFAULT NULL,
@@ -243,6 +243,9 @@ DECLARE
 BEGIN
     IF dry_run IS NULL THEN
         PERFORM inbox.refuse('backfill', 'dry_run is NULL; it must be true or false');
+    END IF;
+    IF dry_run AND after_seq IS NOT NULL THEN
+        PERFORM inbox.refuse('backfill', 'after_seq is given with dry_run, which counts all; leave one of them out');
     END IF;
     PERFORM inbox.check_max_rows('backfill', max_rows);
     SELECT * INTO counted FROM inbox.backfill_count(filter);

@@ -37,9 +37,7 @@ BEGIN
         SELECT m.seq FROM inbox.inbox_messages m
         WHERE m.event_id = discard.event_id AND m.source = discard.source
           AND (discard.consumer IS NULL OR m.consumer = discard.consumer)), reason);
-    PERFORM inbox.audit('discard', jsonb_strip_nulls(jsonb_build_object(
-        'source', source, 'event_id', event_id, 'consumer', consumer)), reason, affected);
-    RETURN affected > 0;
+    RETURN inbox.audit_message('discard', source, event_id, consumer, reason, affected, 'waits');
 END $$;
 
 -- Discards a page. last_seq: as in replay_page().

@@ -7,6 +7,37 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     VALUES (audit.action, audit.filter, audit.reason, audit.affected)
 $$;
 
+-- Records what an operator did to one message, for a consumer or for all (NULL). False: nothing was changed, and a notice says
+-- why. changes: which messages the caller changes.
+CREATE OR REPLACE FUNCTION inbox.audit_message(action text, source text, event_id text, consumer text, reason text, affected bigint,
+                                    changes text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    message text := format('event %L of source %L', event_id, source) || coalesce(' for consumer ' || quote_literal(consumer), '');
+    states text;
+    others text;
+BEGIN
+    PERFORM inbox.audit(action, jsonb_strip_nulls(jsonb_build_object(
+        'source', source, 'event_id', event_id, 'consumer', consumer)), reason, affected);
+    IF affected > 0 THEN
+        RETURN true;
+    END IF;
+    SELECT string_agg(DISTINCT m.status, ', ') INTO states FROM inbox.messages m
+    WHERE m.event_id = audit_message.event_id AND m.source = audit_message.source
+      AND (audit_message.consumer IS NULL OR m.consumer = audit_message.consumer);
+    IF states IS NOT NULL THEN
+        RAISE NOTICE '%', message || ' was not changed: it is ' || states
+            USING HINT = format('%s changes only a message that %s and that no other transaction has locked.', action, changes);
+        RETURN false;
+    END IF;
+    SELECT string_agg(format('source %L, consumer %L', m.source, m.consumer), '; ') INTO others
+    FROM (SELECT o.source, o.consumer FROM inbox.inbox_messages o
+          WHERE o.event_id = audit_message.event_id ORDER BY o.source, o.consumer LIMIT 5) m;
+    RAISE NOTICE '%', 'there is no ' || message
+        USING HINT = coalesce('The inbox has this event id with ' || others || '.', 'No message in the inbox has this event id.');
+    RETURN false;
+END $$;
+
 -- Appends an entry to a message's history. The history keeps the last ten failed attempts, and the last ten
 -- actions of operators.
 CREATE OR REPLACE FUNCTION inbox.remember(attempts jsonb, entry jsonb) RETURNS jsonb

@@ -10,12 +10,14 @@ BEGIN
         PERFORM inbox.refuse(caller, 'event_id is empty; leave it out for any');
     ELSIF filter ? 'died_from' OR filter ? 'died_to' THEN
         PERFORM inbox.refuse(caller, 'died_from and died_to are for messages; events have received_from and received_to');
+    ELSIF filter ? 'consumer' THEN
+        PERFORM inbox.refuse(caller, 'consumer is for messages; an event has none');
     END IF;
     RETURN given || jsonb_strip_nulls(jsonb_build_object('event_id', filter ->> 'event_id'));
 END $$;
 
 -- One page: at most max_rows events that fit, after after_seq, in the order of seq. Reads along the primary key, because
--- the table has little else than what waits and what is dead. With max_rows a page also ends after 100,000 events that
+-- the table has little else than what waits and what is dead. 'failed' is dead or retrying. With max_rows a page also ends after 100,000 events that
 -- did not match.
 -- looked: the number of rows that were read. last_seq: no row after it was read; NULL = there is none.
 CREATE OR REPLACE FUNCTION inbox.outbox_page(filter jsonb, after_seq bigint, max_rows int,
@@ -46,6 +48,7 @@ BEGIN
                    WHEN 'dead' THEN o.dead_at IS NOT NULL
                    WHEN 'parked' THEN o.available_at = 'infinity'
                    WHEN 'retrying' THEN o.available_at < 'infinity'
+                   WHEN 'failed' THEN o.dead_at IS NOT NULL OR o.available_at < 'infinity'
                    ELSE o.published_at IS NULL AND o.dead_at IS NULL END
                AND (wanted_topic IS NULL OR o.topic = wanted_topic)
                AND CASE WHEN kind IS NULL THEN true WHEN prefix IS NOT NULL THEN starts_with(o.event_type, prefix)
@@ -150,7 +153,7 @@ CREATE OR REPLACE FUNCTION inbox.outbox_replay_page(filter jsonb, after_seq bigi
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT c.affected, c.last_seq
     FROM inbox.outbox_change_page('outbox_replay',
-             inbox.check_outbox_filter('outbox_replay_page', filter, ARRAY['dead', 'retrying', 'published']), after_seq,
+             inbox.check_outbox_filter('outbox_replay_page', filter, ARRAY['dead', 'retrying', 'failed', 'published']), after_seq,
              inbox.check_max_rows('outbox_replay_page', max_rows), reason, false) c
 $$;
 

@@ -56,9 +56,7 @@ BEGIN
     IF ended IS NOT NULL THEN
         affected := inbox.replay_seqs(ended, NULL, reason);
     END IF;
-    PERFORM inbox.audit('replay', jsonb_strip_nulls(jsonb_build_object(
-        'source', source, 'event_id', event_id, 'consumer', consumer)), reason, affected);
-    RETURN affected > 0;
+    RETURN inbox.audit_message('replay', source, event_id, consumer, reason, affected, 'is processed or dead');
 END $$;
 
 -- Replays a page, for callers that replay many messages in short transactions. last_seq: where the next page

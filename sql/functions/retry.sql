@@ -38,9 +38,7 @@ BEGIN
         SELECT m.seq FROM inbox.inbox_messages m
         WHERE m.event_id = retry_now.event_id AND m.source = retry_now.source
           AND (retry_now.consumer IS NULL OR m.consumer = retry_now.consumer)), reason);
-    PERFORM inbox.audit('retry', jsonb_strip_nulls(jsonb_build_object(
-        'source', source, 'event_id', event_id, 'consumer', consumer)), reason, affected);
-    RETURN affected > 0;
+    RETURN inbox.audit_message('retry', source, event_id, consumer, reason, affected, 'waits for a retry or a snooze that is not due');
 END $$;
 
 -- The same for a page. last_seq: as in replay_page(). Messages that are due, or parked, are in no page.
@@ -86,7 +84,5 @@ BEGIN
             'error', left(m.error, 1000), 'code', m.error_code)))
     FROM free WHERE m.seq = free.seq;
     GET DIAGNOSTICS affected = ROW_COUNT;
-    PERFORM inbox.audit('resolve', jsonb_strip_nulls(jsonb_build_object(
-        'source', source, 'event_id', event_id, 'consumer', consumer)), reason, affected);
-    RETURN affected > 0;
+    RETURN inbox.audit_message('resolve', source, event_id, consumer, reason, affected, 'is dead');
 END $$;

@@ -40,7 +40,9 @@ void status_page_add(struct buf *json, void *arg)
 		",\"database_ok\":%s,\"broker_ok\":%s,\"group_joined\":%s,\"away\":%s,\"stopping\":"
 		"%s,\"sends_only\":%s",
 		atomic_load(&health->database_ok) ? "true" : "false",
-		atomic_load(&health->broker_ok) ? "true" : "false",
+		atomic_load(&health->sends_only)  ? "null"
+		: atomic_load(&health->broker_ok) ? "true"
+						  : "false",
 		atomic_load(&health->group_joined) ? "true" : "false",
 		atomic_load(&health->away) ? "true" : "false",
 		atomic_load(&health->stopping) ? "true" : "false",

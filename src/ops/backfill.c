@@ -104,21 +104,55 @@ static int copy_page(struct backfill *backfill, struct err *err)
 	return 0;
 }
 
+static int64_t most_waiting(const struct backfill *backfill)
+{
+	return backfill->op.config->ingest.max_pending / 2;
+}
+
+static int count_waiting(struct backfill *backfill, int64_t *waiting, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_bigint(&params, most_waiting(backfill) + 1);
+	r = db_run(backfill->op.db, QUERY_OP_BACKFILL_WAITING, &params, &rows, err);
+	if (r == 0)
+		*waiting = rows_int(rows, 0, 0);
+	return r;
+}
+
+/* While no handler of the consumer is connected, nothing makes room for the rest of the copies. */
+static int note_room(struct backfill *backfill, struct err *err)
+{
+	int64_t most = most_waiting(backfill);
+	int64_t waiting = 0;
+	int r = count_waiting(backfill, &waiting, err);
+
+	if (r == 0 && waiting + backfill->wanted > most)
+		(void)fprintf(stderr,
+			"the copies do not fit: the command pauses while more than %" PRId64
+			" messages wait (half of ingest.max_pending), and %s%" PRId64
+			" wait now. To avoid the pause, first raise ingest.max_pending in the "
+			"sidecars "
+			"above %" PRId64 " and restart them. The pause also ends if a handler of "
+					 "the consumer is connected, "
+			"but a later message of a key can then come before its copies\n",
+			most, waiting > most ? "more than " : "", waiting > most ? most : waiting,
+			2 * (waiting + backfill->wanted));
+	return r;
+}
+
 /* Whether so many messages wait that the next page must wait, too. A count reads all waiting messages. The next count comes
  * when half of the copies that fit below the limit are made; the other half is for messages that the sidecars store meanwhile. */
 static int is_full(struct backfill *backfill, bool *full, struct err *err)
 {
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int64_t most = backfill->op.config->ingest.max_pending / 2;
-	int64_t waiting;
-	int r;
+	int64_t most = most_waiting(backfill);
+	int64_t waiting = 0;
+	int r = count_waiting(backfill, &waiting, err);
 
-	params_bigint(&params, most + 1);
-	r = db_run(backfill->op.db, QUERY_OP_BACKFILL_WAITING, &params, &rows, err);
 	if (r != 0)
 		return r;
-	waiting = rows_int(rows, 0, 0);
 	*full = waiting > most;
 	backfill->room = (most - waiting) / 2;
 	if (backfill->room < CHECK_EVERY)
@@ -222,6 +256,9 @@ static int run(struct backfill *backfill, struct err *err)
 				  "of those that match"
 				: "there is no message to copy: the consumer has all that it "
 				  "wants");
+	r = note_room(backfill, err);
+	if (r != 0)
+		return r;
 	buf_addf(&question, "copy %" PRId64 " message%s to the consumer \"%s\"", backfill->wanted,
 		plural(backfill->wanted), name_of(backfill));
 	r = op_confirm(&backfill->op, "backfill", backfill->wanted, buf_str(&question), err);

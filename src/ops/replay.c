@@ -38,6 +38,7 @@ struct change {
 	enum query one; /* changes one by event id; events of the outbox have none */
 	enum query count;
 	enum query page;
+	const char *status_of_id; /* the default state with an event id, if it is another one */
 };
 
 #define WAY_CLAIMED "Wait until its handler has answered"
@@ -79,7 +80,8 @@ static const struct change discard = { "discard", "waiting", CLI_DISCARD_STATES,
 	"message", discard_ways, QUERY_OP_DISCARD, QUERY_OP_COUNT, QUERY_OP_DISCARD_PAGE };
 static const struct change replay_events = { .name = "replay",
 	.status = "dead",
-	.states = "dead retrying published",
+	.status_of_id = "failed",
+	.states = "dead retrying failed published",
 	.done = "replayed",
 	.noun = "event",
 	.count = QUERY_OP_OUTBOX_COUNT,
@@ -615,13 +617,15 @@ static int change_filtered(const struct op *op, const struct change *change, str
 	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
 	char question[64];
 	struct counts counts = { 0, 0 };
-	int r = op_filter(&filter, op->cli, change->status, err);
+	bool by_id = op->cli->word_count > 1 && change->status_of_id != NULL;
+	const char *status = by_id ? change->status_of_id : change->status;
+	int r = op_filter(&filter, op->cli, status, err);
 
 	if (r == 0)
 		r = count(op, change, &filter, &counts, err);
 	if (r != 0)
 		return r;
-	op_note_times(op->cli, change->status);
+	op_note_times(op->cli, status);
 	if (counts.wanted == 0)
 		return report_nothing(op, change, &counts, err);
 	if (counts.dropped > 0)

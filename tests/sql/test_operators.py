@@ -122,6 +122,55 @@ def test_an_unknown_message_is_not_replayed(db):
     assert ids(db, "dead") == ["a"]
 
 
+def notice_of(db, sql):
+    """(message, hint) of the one notice of a function that must return false."""
+    notices = []
+
+    def keep(notice):
+        notices.append((notice.message_primary, notice.message_hint))
+
+    db.add_notice_handler(keep)
+    db.execute("SET client_min_messages = notice")
+    assert value(db, f"SELECT inbox.{sql}") is False
+    db.execute("SET client_min_messages = error")
+    db.remove_notice_handler(keep)
+    (one,) = notices
+    return one
+
+
+UNCHANGED = {
+    "replay('s', 'open')": ("event 'open' of source 's' was not changed: it is waiting",
+                            "replay changes only a message that is processed or dead and that no other transaction has locked."),
+    "retry_now('s', 'open')": ("event 'open' of source 's' was not changed: it is waiting",
+                               "retry changes only a message that waits for a retry or a snooze that is not due and that no other "
+                               "transaction has locked."),
+    "discard('s', 'died')": ("event 'died' of source 's' was not changed: it is dead",
+                             "discard changes only a message that waits and that no other transaction has locked."),
+    "resolve('s', 'open', 'why')": ("event 'open' of source 's' was not changed: it is waiting",
+                                    "resolve changes only a message that is dead and that no other transaction has locked."),
+    "replay('s', 'open', consumer => 'mail')": ("there is no event 'open' of source 's' for consumer 'mail'",
+                                                "The inbox has this event id with source 's', consumer ''."),
+    "replay('other', 'died')": ("there is no event 'died' of source 'other'",
+                                "The inbox has this event id with source 's', consumer ''."),
+    "discard('s', 'it''s')": ("there is no event 'it''s' of source 's'", "No message in the inbox has this event id."),
+}
+
+
+@pytest.mark.parametrize("sql", UNCHANGED)
+def test_a_function_that_changes_nothing_says_why(db, sql):
+    waiting(db, "open")
+    dead(db, "died")
+    assert notice_of(db, sql) == UNCHANGED[sql]
+
+
+def test_a_notice_names_all_states_of_the_consumers(db):
+    waiting(db, "a")
+    dead(db, "a", consumer="mail")
+    assert notice_of(db, "resolve('s', 'a', 'why', '')")[0] == "event 'a' of source 's' for consumer '' was not changed: it is waiting"
+    assert value(db, "SELECT inbox.resolve('s', 'a', 'why')") is True
+    assert notice_of(db, "resolve('s', 'a', 'why')")[0] == "event 'a' of source 's' was not changed: it is processed, waiting"
+
+
 def test_replay_skips_a_row_locked_by_another_transaction(db, connect):
     dead(db, "a")
     dead(db, "b")

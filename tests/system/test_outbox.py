@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from support.inbox import INFINITY
 from support.outbox import Outbox, first_copies, values
 from support.process import free_port
+from support.scripts import DONE, always
 from support.wait import eventually, throughout
 
 ON = {"enabled": True}
@@ -311,6 +312,21 @@ def test_a_sidecar_without_topics_only_publishes(start, outbox, streams, events,
     eventually(lambda: log_has(sidecar, "reloaded"))
     outbox.emit(events, "a", "4")
     assert sidecar.stop() == 0
+
+
+def test_a_sidecar_without_topics_does_not_report_handlers_of_others(start, start_inboxd, handler):
+    """It gets no messages, so none waits there for a handler that is connected to another sidecar."""
+    receiver = start_inboxd()
+    client = handler(receiver, always(DONE), name="billing")
+    sender = start(kafka={"topics": None}, worker={"lease": "3s"})
+    eventually(lambda: sender.status()["handlers_away"] == ["billing"])
+    assert sender.status()["broker_ok"] is None and receiver.status()["broker_ok"] is True
+    assert receiver.metric("inboxd_handlers_connected", handler="billing") == 1
+    assert not sender.metrics().has("inboxd_handlers_connected")
+    client.close()
+    assert receiver.command("handlers", "forget", "billing").returncode == 0
+    eventually(lambda: sender.status()["handlers_away"] == [])
+    assert "event=handler_" not in sender.stderr
 
 
 def test_a_sidecar_without_topics_and_without_the_outbox_is_refused(make_inboxd):

@@ -1,5 +1,5 @@
--- How many messages wait in all partitions, up to a cap.
--- Caller: ops/backfill.c, every few pages. Index: inbox_messages_due.
+-- How many messages of known consumers wait in all partitions, up to a cap. As in ingest, those that wait for nobody do not count.
+-- Caller: ops/backfill.c, every few pages. Index: inbox_messages_due, inbox_consumers_pkey (small table).
 -- $1 cap.
 SELECT count(*)
 FROM (SELECT FROM inbox.waiting_streams() s
@@ -8,4 +8,6 @@ FROM (SELECT FROM inbox.waiting_streams() s
           WHERE m.topic = s.topic AND m.kafka_partition = s.kafka_partition AND m.consumer = s.consumer
             AND m.available_at > '-infinity'
           LIMIT $1::bigint) w
+      WHERE EXISTS (SELECT FROM inbox.inbox_consumers c
+                    WHERE c.name = s.consumer AND c.listed_at > clock_timestamp() - c.memory)
       LIMIT $1::bigint) c

@@ -46,8 +46,18 @@ static void add_series(struct handler_groups *groups, struct handler_group *grou
 	}
 	group->queue.end_to_end = metrics_get(metrics, METER_END_TO_END, consumer, NULL);
 	group->queue.in_flight_gauge = metrics_get(metrics, METER_IN_FLIGHT, name, consumer);
-	group->connected_gauge = metrics_get(metrics, METER_HANDLERS_CONNECTED, name, consumer);
 	group->seconds = metrics_get(metrics, METER_HANDLER, name, consumer);
+	if (!config_sends_only(groups->context->options.config))
+		(void)metrics_get(metrics, METER_HANDLERS_CONNECTED, name,
+			consumer); /* 0 until it connects */
+}
+
+static void count_connections(
+	const struct handler_groups *groups, const struct handler_group *group)
+{
+	metric_set(metrics_get(groups->context->options.metrics, METER_HANDLERS_CONNECTED,
+			   group->name, group->consumer),
+		(double)group->queue.connections);
 }
 
 static struct handler_group *group_new(struct handler_groups *groups, struct handler_id id)
@@ -322,7 +332,7 @@ int handler_groups_join(struct handler_groups *groups, const struct hello *hello
 		group->full = false;
 	group->queue.connections++;
 	group->queue.routed = true;
-	metric_set(group->connected_gauge, (double)group->queue.connections);
+	count_connections(groups, group);
 	known = &group->known;
 	free(known->subscriptions);
 	known->subscriptions = json_of(hello);
@@ -340,7 +350,7 @@ int handler_groups_join(struct handler_groups *groups, const struct hello *hello
 void handler_groups_leave(struct handler_groups *groups, struct handler_group *group)
 {
 	group->queue.connections--;
-	metric_set(group->connected_gauge, (double)group->queue.connections);
+	count_connections(groups, group);
 	if (group->queue.connections == 0) {
 		group->gone_ms = clock_now_ms();
 		group->known.leave_unsaved = true;
@@ -353,6 +363,8 @@ void handler_groups_leave(struct handler_groups *groups, struct handler_group *g
 void handler_group_report_away(
 	const struct handler_groups *groups, const struct handler_group *group)
 {
+	if (config_sends_only(groups->context->options.config))
+		return; /* no message waits here */
 	log_warn("handler_away", LOG_STR("handler", group->name),
 		LOG_INT("memory_ms", groups->context->options.config->inbox.handler_memory),
 		LOG_STR("next", "its messages wait for it until inbox.handler_memory has passed; "

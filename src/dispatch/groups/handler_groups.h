@@ -41,7 +41,6 @@ struct handler_group {
 	bool full; /* it uses up its share of memory; ingest stores its new messages as parked */
 	int64_t gone_ms; /* when its last connection ended */
 	struct known_state known;
-	struct metric *connected_gauge;
 	struct metric *seconds; /* how long its deliveries take */
 };
 
@@ -89,7 +88,7 @@ void handler_groups_tick(struct handler_groups *groups, int64_t now_ms);
 void handler_groups_set_pauses(struct handler_groups *groups, struct pauses *pauses);
 /* The routing changed: gives a copy to ingest and starts a sweep for parked rows. */
 void handler_groups_publish(struct handler_groups *groups);
-/* Logs that its messages wait from now on. */
+/* Logs that its messages wait from now on, unless the sidecar only publishes and gets none. */
 void handler_group_report_away(
 	const struct handler_groups *groups, const struct handler_group *group);
 

@@ -125,6 +125,8 @@ static void forget(struct handler_groups *groups, struct handler_group *group)
 		routing_remove(groups->order->routing, handler_group_id(group)) != 0)
 		return;
 	group->known.away = false;
+	if (config_sends_only(groups->context->options.config))
+		return; /* no message waits here */
 	log_warn("handler_forgotten", LOG_STR("handler", group->name),
 		LOG_STR("why", group->known.in_table ? "inbox.handler_memory has passed"
 						     : "an operator forgot it"),

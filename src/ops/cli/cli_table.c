@@ -147,10 +147,11 @@ const struct command_row cli_commands[] = {
 		"messages of the key. Messages whose payload retention has dropped are left out and\n"
 		"counted. No message is copied twice: to continue an interrupted backfill, run it again.\n", 1 },
 	{ COMMAND_OUTBOX, "outbox", "Show the events of the outbox, publish them again, or discard them",
-		"status|list|show|replay|discard [EVENT_ID|SEQ]",
+		"status|list|show|replay|discard [EVENT_ID]",
 		"Works on the events that services and handlers have emitted. `status` counts them, `list`\n"
-		"lists those that match the filters, `show` prints one. `replay` publishes dead (the\n"
-		"default) or retrying events at once, and sends copies of published events that were kept.\n"
+		"lists those that match the filters, `show` prints one (also by its seq). `replay` publishes dead (the\n"
+		"default) or retrying events at once; with an event id, either. With --status published it\n"
+		"sends copies of published events that were kept.\n"
 		"`discard` sets events to dead that are not published yet. The filters are those of `list`,\n"
 		"for events instead of messages; --since and --until compare the time of the emit.\n", 2 },
 	{ COMMAND_REQUESTS, "requests", "Show requests with an idempotency key, or forget one",
