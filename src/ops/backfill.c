@@ -136,7 +136,7 @@ static int note_room(struct backfill *backfill, struct err *err)
 			" wait now. To avoid the pause, first raise ingest.max_pending in the "
 			"sidecars "
 			"above %" PRId64 " and restart them. The pause also ends if a handler of "
-					 "the consumer is connected, "
+			"the consumer is connected, "
 			"but a later message of a key can then come before its copies\n",
 			most, waiting > most ? "more than " : "", waiting > most ? most : waiting,
 			2 * (waiting + backfill->wanted));
