@@ -393,6 +393,7 @@ static void reload(struct daemon *daemon, struct instance_run *run)
 	log_configure(config->log.level, config->log.json);
 	for (size_t i = 0; i < config->warnings.count; i++)
 		log_warn("config_warning", LOG_STR("what", config->warnings.items[i]));
+	ingest_reload(run->ingest, config);
 	dispatch_reload(run->dispatch, config);
 	janitor_reload(run->janitor, config);
 	dead_topic_reload(run->dead_topic, config);

@@ -151,14 +151,17 @@ void arrivals_take(struct dispatch *dispatch)
 void arrivals_drop(struct dispatch *dispatch)
 {
 	struct arrival *arrival;
+	struct job *job;
 
 	while ((arrival = STAILQ_FIRST(&dispatch->arrivals.waiting)) != NULL) {
 		STAILQ_REMOVE_HEAD(&dispatch->arrivals.waiting, link);
 		handover_free(arrival->handover);
 		free(arrival);
 	}
-	job_free(dispatch->arrivals.delayed_claim);
-	dispatch->arrivals.delayed_claim = NULL;
+	while ((job = STAILQ_FIRST(&dispatch->arrivals.claims)) != NULL) {
+		STAILQ_REMOVE_HEAD(&dispatch->arrivals.claims, link);
+		job_free(job);
+	}
 }
 
 /* ------------------------------------------------------------------ finished jobs */
@@ -180,17 +183,25 @@ static bool must_wait_for_batch(const struct dispatch *dispatch, const struct jo
 
 static void take_claim(struct dispatch *dispatch, struct job *job)
 {
-	if (must_wait_for_batch(dispatch, job)) {
-		/* There is room for it: with an order, only one claim runs at a time. */
-		dispatch->arrivals.delayed_claim = job;
-		return;
-	}
 	/* The batches that wait for a lost claim may belong behind its rows. */
 	if (job->result == CLAIM_UNKNOWN)
 		mark_order_unknown(dispatch);
 	jobs_ended(&dispatch->table, job);
 	claim_results_take(&dispatch->table, job);
 	job_free(job);
+}
+
+/* In the order in which they arrived. With an order only one claim runs at a time, but the first ordered consumer can become
+ * known while several run. */
+static void take_claims(struct dispatch *dispatch)
+{
+	struct job *job;
+
+	while ((job = STAILQ_FIRST(&dispatch->arrivals.claims)) != NULL &&
+		!must_wait_for_batch(dispatch, job)) {
+		STAILQ_REMOVE_HEAD(&dispatch->arrivals.claims, link);
+		take_claim(dispatch, job);
+	}
 }
 
 static void take_other(struct dispatch *dispatch, struct job *job)
@@ -214,11 +225,9 @@ static void take_other(struct dispatch *dispatch, struct job *job)
 
 void arrivals_take_jobs(struct dispatch *dispatch)
 {
-	struct job *job = dispatch->arrivals.delayed_claim;
+	struct job *job;
 
-	dispatch->arrivals.delayed_claim = NULL;
-	if (job != NULL)
-		take_claim(dispatch, job);
+	take_claims(dispatch);
 	while ((job = jobs_take(&dispatch->table)) != NULL) {
 		empty_queue(dispatch); /* the third race */
 		if (!is_claim(job)) {
@@ -226,6 +235,7 @@ void arrivals_take_jobs(struct dispatch *dispatch)
 			continue;
 		}
 		job->claim.behind = atomic_load(&dispatch->context.options.commit_handover->begun);
-		take_claim(dispatch, job);
+		STAILQ_INSERT_TAIL(&dispatch->arrivals.claims, job, link);
+		take_claims(dispatch);
 	}
 }

@@ -200,6 +200,7 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 	dispatch->context.options = *options;
 	dispatch->thread = (struct thread)THREAD_INIT;
 	STAILQ_INIT(&dispatch->arrivals.waiting);
+	STAILQ_INIT(&dispatch->arrivals.claims);
 	dispatch->claimed_gauge = metrics_get(options->metrics, METER_CLAIMED, NULL, NULL);
 	dispatch->claimed_bytes_gauge =
 		metrics_get(options->metrics, METER_CLAIMED_BYTES, NULL, NULL);

@@ -58,8 +58,7 @@ struct requests {
 /* See arrivals.c. */
 struct arrivals {
 	STAILQ_HEAD(, arrival) waiting; /* batches from ingest that wait for claims */
-	/* A finished claim that waits for a batch of ingest; NULL = none. */
-	struct job *delayed_claim;
+	STAILQ_HEAD(, job) claims;      /* finished claims that wait for a batch of ingest */
 };
 
 struct dispatch {

@@ -109,6 +109,7 @@ static int open_store(struct ingest *ingest, struct err *err)
 static void init_parts(struct ingest *ingest, const struct ingest_options *options)
 {
 	ingest->options = *options;
+	atomic_init(&ingest->reloaded, options->config);
 	ingest->start_log_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	ingest->storing.batch_seconds =
 		metrics_get(options->metrics, METER_INGEST_BATCH, NULL, NULL);
@@ -428,6 +429,12 @@ static void run(void *arg)
 int ingest_start(struct ingest *ingest, struct err *err)
 {
 	return thread_start(&ingest->thread, "ingest", run, ingest, err);
+}
+
+void ingest_reload(struct ingest *ingest, const struct config *config)
+{
+	if (ingest != NULL)
+		atomic_store(&ingest->reloaded, config);
 }
 
 /* Half of the time is for an orderly stop. Then the connection is interrupted, in case the database

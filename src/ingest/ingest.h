@@ -42,6 +42,8 @@ struct ingest_options {
 int ingest_new(struct ingest **out, const struct ingest_options *options, struct err *err);
 /* Starts the thread. */
 int ingest_start(struct ingest *ingest, struct err *err);
+/* Any thread. The next note of the own consumers uses inbox.handler_memory of this configuration, which is kept. Accepts NULL. */
+void ingest_reload(struct ingest *ingest, const struct config *config);
 /* Stops consuming: stores the current batch, commits offsets and leaves the group. Returns 0 when
  * the thread has ended. Returns 1 when timeout_ms has passed, because a library call hangs; the
  * caller must then end the process without freeing the object (rule R20). Accepts NULL. */

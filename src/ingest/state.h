@@ -163,6 +163,8 @@ struct observer {
 
 struct ingest {
 	struct ingest_options options;
+	const struct config
+		*_Atomic reloaded; /* the current configuration, for keys that can be reloaded */
 	struct thread thread;
 	struct consumer *consumer;
 	struct db *db;

@@ -28,17 +28,22 @@ struct heartbeat {
 	bool deregister; /* set before the stop is requested */
 	struct lease_clock lease_clock;
 	bool is_first_round;      /* true only in the first round */
-	struct outage_log outage; /* consecutive faults */
+	struct outage_log outage; /* consecutive rounds with a fault */
 };
 
-static void on_fault(struct heartbeat *heartbeat, const struct err *err, int64_t retry_in_ms)
+/* A fault behind the heartbeat, for example of the rescue, does not mean that the database is unreachable or that the
+ * next heartbeat is late. */
+static void on_fault(
+	struct heartbeat *heartbeat, bool beaten, const struct err *err, int64_t retry_in_ms)
 {
 	const int64_t now_ms = clock_now_ms();
 
-	lease_clock_break(&heartbeat->lease_clock);
-	/* a lock timeout does not mean that the database is unreachable */
-	if (db_error_kind(err) != PG_ERROR_BUSY && db_error_kind(err) != PG_ERROR_SLOW)
-		atomic_store(&heartbeat->options.health->database_ok, false);
+	if (!beaten || !db_is_open(heartbeat->db)) {
+		lease_clock_break(&heartbeat->lease_clock);
+		/* nor does a lock timeout */
+		if (db_error_kind(err) != PG_ERROR_BUSY && db_error_kind(err) != PG_ERROR_SLOW)
+			atomic_store(&heartbeat->options.health->database_ok, false);
+	}
 	metric_add(
 		metrics_get(heartbeat->options.metrics, METER_PG_ERRORS, db_error_class(err), NULL),
 		1);
@@ -46,7 +51,11 @@ static void on_fault(struct heartbeat *heartbeat, const struct err *err, int64_t
 		log_warn("heartbeat_failed", LOG_STR("error", err->text),
 			LOG_INT("retry_in_ms", retry_in_ms),
 			LOG_INT("lease_ms", heartbeat->options.config->worker.lease),
-			LOG_STR("next", "when the lease expires, another instance may take over"),
+			LOG_STR("next",
+				beaten ? "the lease is renewed; fencing, the search for missing "
+					 "handlers and the rescue are tried again"
+				       : "when the lease expires, another instance may "
+					 "take over"),
 			LOG_OUTAGE(&heartbeat->outage, now_ms));
 }
 
@@ -57,7 +66,6 @@ static int on_answer(
 	struct heartbeat *heartbeat, int64_t sent_ms, int64_t pg_now_ms, struct err *err)
 {
 	int64_t now_ms = clock_now_ms();
-	struct outage_log ended;
 
 	if (lease_clock_answered(&heartbeat->lease_clock, sent_ms, now_ms) == HEARTBEAT_TOO_LATE) {
 		db_close(heartbeat->db);
@@ -68,10 +76,17 @@ static int on_answer(
 	atomic_store(heartbeat->options.pg_offset_ms, pg_now_ms - now_ms);
 	atomic_store(&heartbeat->options.health->heartbeat_ms, heartbeat->lease_clock.sent_ms);
 	atomic_store(&heartbeat->options.health->database_ok, true);
+	return 0;
+}
+
+/* All steps of a round have succeeded. */
+static void on_success(struct heartbeat *heartbeat)
+{
+	struct outage_log ended;
+
 	if (outage_log_ended(&heartbeat->outage, &ended))
 		log_info("heartbeat_back", LOG_INT("failed", ended.failures),
-			LOG_OUTAGE_ENDED(&ended, now_ms));
-	return 0;
+			LOG_OUTAGE_ENDED(&ended, clock_now_ms()));
 }
 
 /* Reads the bounds before the statement is sent. A bound may be too low but never too high, because
@@ -191,9 +206,11 @@ static int64_t run_round(void *arg)
 	struct heartbeat *heartbeat = arg;
 	int64_t interval_ms = lease_clock_interval_ms(&heartbeat->lease_clock);
 	struct err err = ERR_INIT;
+	bool beaten;
 	int64_t delay;
 	int r = beat(heartbeat, &err);
 
+	beaten = r == 0;
 	if (r == HEARTBEAT_FENCED) {
 		log_error("fenced", LOG_INT("instance", heartbeat->options.instance),
 			LOG_STR("next", "deliveries are cancelled; this process registers as a new "
@@ -207,10 +224,12 @@ static int64_t run_round(void *arg)
 		r = check_handlers(heartbeat, &err);
 	if (r == 0)
 		r = rescue(heartbeat, &err);
-	if (r >= 0)
+	if (r >= 0) {
+		on_success(heartbeat);
 		return r == RESCUE_MORE ? 0 : interval_ms;
+	}
 	delay = backoff_delay_ms(100, interval_ms, (int)heartbeat->outage.failures, random_u64());
-	on_fault(heartbeat, &err, delay);
+	on_fault(heartbeat, beaten, &err, delay);
 	return delay;
 }
 

@@ -8,7 +8,7 @@ import pytest
 from support.collector import Collector
 from support.process import free_port
 from support.scripts import always, DONE
-from support.wait import eventually
+from support.wait import eventually, throughout
 
 COUNT = 1000
 
@@ -53,6 +53,22 @@ def test_an_outage_of_postgresql_has_one_line_at_its_begin_and_one_at_its_end(bu
     assert max(found.values()) == 1, found
     assert ended(busy, "database_back", "database_lost")["failures"] > 3
     assert ended(busy, "heartbeat_back", "heartbeat_failed")["failed"] > 3
+
+
+def test_a_fault_behind_the_heartbeat_has_one_line_and_the_sidecar_stays_ready(start_inboxd, inbox):
+    """A trigger refuses to fence a dead instance. The lease is renewed all the same."""
+    sidecar = start_inboxd(log={"format": "json"}, worker={"lease": "3s"})
+    inbox.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;"
+                  "CREATE TRIGGER refuse BEFORE UPDATE OF fenced_at ON inbox.inbox_instances EXECUTE FUNCTION refuse()")
+    inbox.execute("INSERT INTO inbox.inbox_instances SELECT r.* FROM inbox.inbox_instances i, jsonb_populate_record("
+                  "i, '{\"id\": 7, \"host_id\": \"another\", \"heartbeat_at\": \"2020-01-01\"}') r")
+    eventually(lambda: lines(sidecar, "heartbeat_failed"), timeout=30)
+    before = sidecar.metric("inboxd_pg_errors_total")
+    throughout(lambda: sidecar.get("/readyz")[0] == 200, 4)
+    assert 2 <= sidecar.metric("inboxd_pg_errors_total") - before <= 25, "the pause between two tries grows"
+    assert len(lines(sidecar, "heartbeat_failed")) == 1 and not lines(sidecar, "heartbeat_back")
+    inbox.execute("DROP TRIGGER refuse ON inbox.inbox_instances")
+    eventually(lambda: lines(sidecar, "heartbeat_back") and lines(sidecar, "instances_fenced"), timeout=30)
 
 
 def test_an_outage_of_the_outbox_ends_also_without_an_event(start_inboxd, inbox):

@@ -143,8 +143,9 @@ def test_a_rolled_back_event_never_appears_and_its_hole_is_given_up(start, outbo
     eventually(lambda: sidecar.metric("inboxd_outbox_holes") == 0)
 
 
-def test_a_late_commit_with_a_lower_seq_is_published_and_delays_nobody(start, outbox, streams, events):
-    sidecar = start()
+@pytest.mark.parametrize("page", [1000, 1])
+def test_a_late_commit_with_a_lower_seq_is_published_and_delays_nobody(start, outbox, streams, events, page):
+    sidecar = start({"batch_messages": page})
     with outbox.transaction() as late:
         late(events, "a", "late")
         for number in range(20):

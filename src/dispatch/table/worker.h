@@ -8,6 +8,8 @@
 #ifndef DISPATCH_TABLE_WORKER_H
 #define DISPATCH_TABLE_WORKER_H
 
+#include <sys/queue.h>
+
 #include "base/buf.h"
 #include "base/threads/queue.h"
 #include "base/threads/wake.h"
@@ -161,6 +163,8 @@ struct job {
 	int result; /* what the function of src/store returned */
 	struct err err;
 	int64_t took_us;
+
+	STAILQ_ENTRY(job) link; /* arrivals.c */
 };
 
 /* NULL: no memory. */

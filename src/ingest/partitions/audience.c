@@ -208,7 +208,7 @@ static void log_replaced(void *arg, const char *name, const char *before)
 int audience_keep(struct ingest *ingest, struct err *err)
 {
 	struct audiences *audiences = &ingest->audiences;
-	const struct config *config = ingest->options.config;
+	const struct config *config = atomic_load(&ingest->reloaded);
 	const struct consumers_listing listing = {
 		.own = &audiences->own,
 		.memory_ms = config->inbox.handler_memory + config->worker.lease,

@@ -124,7 +124,7 @@ int relay_ask(struct db *db, const struct relay_page *page, struct relay_ask *as
 	if (r != 0)
 		return r;
 	ask->xmin = rows_int(*out, 0, RELAY_XMIN);
-	ask->cut = is_cut(*out, page);
+	ask->cut = !rows_is_null(*out, 0, RELAY_SEQ) && is_cut(*out, page);
 	return 0;
 }
 
