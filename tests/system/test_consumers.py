@@ -1,6 +1,7 @@
 """Several consumers of one message: each has its own rows, order, attempts and handlers."""
 
 import json
+import signal
 
 import pytest
 
@@ -157,6 +158,15 @@ def test_a_consumer_added_in_a_rolling_update_misses_nothing_from_its_start_on(s
     handler(restarted, always(DONE), name="billing")
     eventually(lambda: set(rows(inbox)["search"].values()) == {"processed"}, timeout=60)
     assert "before" not in rows(inbox)["search"]
+
+
+def test_a_reload_changes_the_memory_of_consumers(start_inboxd, inbox):
+    sidecar = start_inboxd(consumers={"billing": {}}, worker={"lease": "3s"})
+    memory = "SELECT extract(epoch FROM memory)::int FROM inbox.inbox_consumers WHERE name = 'billing'"
+    eventually(lambda: inbox.value(memory) == 603)
+    sidecar.write_configuration({"inbox": {"handler_memory": "1m"}})
+    sidecar.signal(signal.SIGHUP)
+    eventually(lambda: inbox.value(memory) == 63)
 
 
 def test_a_removed_consumer_ends_after_its_memory(start_inboxd, handler, send, inbox):
