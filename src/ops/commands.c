@@ -18,13 +18,13 @@
 
 extern char **environ;
 
-/* A command is one of four kinds. `on_inbox` works on the tables alone. `run` does the whole command itself. `bridge`
+/* A command is one of four kinds. `on_inbox` works on the tables alone. `run` does the whole command itself. `without_config`
  * reads no configuration: `init`, and the commands that are handlers. COMMAND_RUN, the daemon, also needs the sources,
  * because it reads them again at SIGHUP. */
 static const struct {
 	op_function *on_inbox;
 	int (*run)(const struct cli *cli, const struct config *config, struct err *err);
-	int (*bridge)(const struct cli *cli, struct err *err);
+	int (*without_config)(const struct cli *cli, struct err *err);
 	/* instead of ending with the fault of a configuration that cannot be loaded */
 	int (*unloaded)(
 		const struct cli *cli, const struct config_sources *sources, struct err *err);
@@ -34,7 +34,7 @@ static const struct {
 	[COMMAND_MIGRATE] = { .run = command_migrate },
 	[COMMAND_CHECK] = { .run = command_check, .needs_kafka = true },
 	[COMMAND_CONFIG] = { .run = command_config, .unloaded = command_config_unloaded },
-	[COMMAND_INIT] = { .bridge = command_init },
+	[COMMAND_INIT] = { .without_config = command_init },
 	[COMMAND_STATUS] = { .on_inbox = op_status },
 	[COMMAND_LIST] = { .on_inbox = op_list },
 	[COMMAND_SHOW] = { .on_inbox = op_show },
@@ -56,8 +56,8 @@ static const struct {
 	[COMMAND_BACKFILL] = { .on_inbox = op_backfill },
 	[COMMAND_OUTBOX] = { .on_inbox = op_outbox },
 	[COMMAND_REQUESTS] = { .on_inbox = op_requests },
-	[COMMAND_EXEC] = { .bridge = command_exec },
-	[COMMAND_FORWARD] = { .bridge = command_forward },
+	[COMMAND_EXEC] = { .without_config = command_exec },
+	[COMMAND_FORWARD] = { .without_config = command_forward },
 };
 
 /* The options that librdkafka and libpq know, so that a misspelt one is an error. */
@@ -148,7 +148,7 @@ int command_execute(const struct cli *cli, struct err *err)
 		(void)printf(cli->json ? "{\"version\":\"%s\"}\n" : "inboxd %s\n", INBOXD_VERSION);
 		return 0;
 	}
-	if (commands[cli->command].bridge != NULL)
-		return commands[cli->command].bridge(cli, err);
+	if (commands[cli->command].without_config != NULL)
+		return commands[cli->command].without_config(cli, err);
 	return with_config(cli, err);
 }
