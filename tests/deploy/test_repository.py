@@ -13,6 +13,7 @@ from deploy.tools import call
 
 SCHEMAS = {
     "workflows/ci.yml": "vendor.github-workflows",
+    "workflows/nightly.yml": "vendor.github-workflows",
     "workflows/release.yml": "vendor.github-workflows",
     "ISSUE_TEMPLATE/bug.yml": "vendor.github-issue-forms",
     "ISSUE_TEMPLATE/feature.yml": "vendor.github-issue-forms",
@@ -75,6 +76,22 @@ def test_ci_runs_the_local_script(workflows):
     assert ".ci/run" in scripts(workflows["ci"])
 
 
+def suites_of(path, variable):
+    """The words of an array of a shell script."""
+    return set(re.search(rf"^{variable}=\((.*)\)$", path.read_text(), re.M)[1].split())
+
+
+def test_each_suite_runs_for_each_change_or_nightly(workflows, root):
+    """All but the benchmark, which needs a quiet machine."""
+    default = suites_of(root / "tests/run.sh", "default_suites")
+    every = (suites_of(root / "tests/run.sh", "all_suites") | default) - {'"${default_suites[@]}"'}
+    of_each_change = set(re.search(r"^\tset -- (.*)$", (root / ".ci/run").read_text(), re.M)[1].split())
+    nightly = workflows["nightly"]["jobs"]["suite"]
+    assert nightly["steps"][-1]["run"] == ".ci/run ${{ matrix.suite }}"
+    assert every - of_each_change - set(nightly["strategy"]["matrix"]["suite"]) == {"bench"}
+    assert workflows["nightly"][True]["schedule"]
+
+
 def test_a_tag_builds_everything_before_it_is_published(workflows):
     release = workflows["release"]
     assert release[True]["push"] == {"tags": ["v*"]}
@@ -123,7 +140,8 @@ def test_files_named_in_scripts_exist(workflows, root):
 
 
 def test_jobs_have_a_time_limit(workflows):
-    assert all(job["timeout-minutes"] <= 60 for job in jobs(workflows))
+    for name, workflow in workflows.items():
+        assert all(job["timeout-minutes"] <= (300 if name == "nightly" else 60) for job in workflow["jobs"].values())
 
 
 def test_files_named_in_forms_exist(github, root):
