@@ -28,7 +28,8 @@ usage() {
 		  system      the program with sanitizers against a private PostgreSQL and Apache Kafka
 		  deploy      deploy/ and debian/, with the tools that read them
 		  quickstart  deploy/quickstart.sh --once, also with its examples
-		  languages   the libraries of handlers/, each with its own tools, with the conformance kit and with servers
+		  languages   the libraries of handlers/, each with its own tools, with the conformance kit, with servers that are
+		              killed, and their rates; needs half an hour
 		  bench       speed of the release build, compared with a floor and other programs
 		  faults      kill -9 at named points; needs several minutes
 		  fuzz        every fuzz target for FUZZ_SECONDS (60), two at a time
@@ -124,13 +125,16 @@ suite_quickstart() {
 	run "quickstart: outbox" "$root/deploy/quickstart.sh" --once --example outbox
 }
 
-# Each library has a program `check` for everything that needs no servers.
+# Each library has a program `check` for everything that needs no servers. 34 rounds of kills are 51 kills of each example.
 suite_languages() {
 	local check
 	for check in "$root"/handlers/*/check; do
 		run "languages: $(basename "$(dirname "$check")")" "$check"
 	done
-	run "languages: with servers" pytest_suite -n "${SYSTEM_JOBS:-2}" --dist worksteal "$root/tests/languages"
+	INBOXD_KILL_ROUNDS="${INBOXD_KILL_ROUNDS:-34}" run "languages: with servers" pytest_suite -n "${SYSTEM_JOBS:-2}" \
+		--dist worksteal "$root/tests/languages"
+	run "languages: build" build_release
+	run "languages: rates" "$root/tests/bench/run.sh" --only languages
 }
 
 suite_bench() {
