@@ -86,9 +86,9 @@ void handover_queue_hand_over(struct ingest *ingest, bool full)
 	}
 	if (handover_queue_push(ingest, HANDOVER_MS)) {
 		end_commit_handover(ingest);
-		flow_unhold(ingest, HOLD_OUTBOX);
+		flow_go_on(ingest, STOP_HANDOVER);
 	} else if (full) {
-		flow_hold(ingest, HOLD_OUTBOX);
+		flow_stop_all(ingest, STOP_HANDOVER);
 	}
 }
 

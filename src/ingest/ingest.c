@@ -119,7 +119,7 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 	handover_queue_init(&ingest->handovers);
 	STAILQ_INIT(&ingest->acquisitions.list);
 	ingest->outage.down = true;
-	ingest->holds = HOLD_DATABASE;
+	ingest->stops = STOP_DATABASE;
 }
 
 int ingest_new(struct ingest **out, const struct ingest_options *options, struct err *err)
@@ -187,15 +187,15 @@ static void backpressure(struct ingest *ingest)
 {
 	int64_t most = ingest->options.config->ingest.max_pending;
 	int64_t pending = admission_pending(ingest->options.admission);
-	bool held = (ingest->holds & HOLD_PENDING) != 0;
+	bool stopped = (ingest->stops & STOP_PENDING) != 0;
 
-	if (!held && pending > most) {
+	if (!stopped && pending > most) {
 		log_warn("ingest_paused", LOG_INT("pending", pending), LOG_INT("max_pending", most),
 			LOG_STR("next", "reading resumes below 90 %"));
-		flow_hold(ingest, HOLD_PENDING);
-	} else if (held && pending < most - most / 10) {
+		flow_stop_all(ingest, STOP_PENDING);
+	} else if (stopped && pending < most - most / 10) {
 		log_info("ingest_resumed", LOG_INT("pending", pending));
-		flow_unhold(ingest, HOLD_PENDING);
+		flow_go_on(ingest, STOP_PENDING);
 	}
 }
 
@@ -332,7 +332,7 @@ static void store(struct ingest *ingest)
 			collect_ahead(ingest);
 		/* any other step of the round has to run before the next batch is sent */
 		if (!ingest->storing.is_sent || clock_now_ms() >= until_ms ||
-			ingest->round.changed || is_stopping(ingest) || ingest->holds != 0)
+			ingest->round.changed || is_stopping(ingest) || ingest->stops != 0)
 			break;
 		if (!collect_is_full(ingest) || !store_batch_may_follow(ingest))
 			break;
@@ -402,7 +402,7 @@ static void finish(struct ingest *ingest)
 	if (may_store(ingest) && store_batch_start(ingest))
 		store_batch_finish(ingest);
 	(void)handover_queue_push(ingest, FINAL_HANDOVER_MS);
-	flow_hold(ingest, HOLD_OUTBOX);
+	flow_stop_all(ingest, STOP_CLOSING);
 	commit_offsets_all(ingest, FINAL_COMMIT_MS);
 	ingest->round.closing = true;
 	FAULT_POINT("before_leave_group");

@@ -4,7 +4,7 @@
  * read it.
  *
  * Invariants:
- * - `holds` is not 0 exactly when no partition may flow.
+ * - While `stops` is not 0, no partition flows. A partition can also be paused alone.
  * - While `outage.down`, the only statements sent are those that end the outage.
  * - Only the rows of `storing.sent` and of `storing.committing` use memory budget of the admission.
  * - While a batch is sent and its result is open, the thread only collects the next batch. Code that needs
@@ -28,11 +28,12 @@
 #include "store/batches/watermarks.h"
 
 /* The reasons why nothing flows; several can apply at once. */
-enum hold {
-	HOLD_DATABASE = 1, /* it does not answer, or a watermark must be read first */
-	HOLD_PENDING = 2,  /* ingest.max_pending is reached */
-	HOLD_OUTBOX = 4,   /* dispatch's queue is full */
-	HOLD_HALTED = 8,   /* fenced, or a fault was reported: the instance ends */
+enum stop {
+	STOP_DATABASE = 1, /* it does not answer, or a watermark must be read first */
+	STOP_PENDING = 2,  /* ingest.max_pending is reached */
+	STOP_HANDOVER = 4, /* dispatch's queue is full */
+	STOP_HALTED = 8,   /* fenced, or a fault was reported: the instance ends */
+	STOP_CLOSING = 16, /* the last batch is stored; the group is left */
 };
 
 /* ingest.c: the loop. */
@@ -181,7 +182,7 @@ struct ingest {
 	struct membership membership;
 	struct outage outage;
 	struct observer observer;
-	unsigned holds;               /* enum hold; partitions/flow.c */
+	unsigned stops;               /* enum stop; partitions/flow.c */
 	bool topics_stopped;          /* partitions of paused topics do not flow; flow.c */
 	bool pauses_known;            /* before that none flows; flow.c */
 	int64_t pauses_awaited_ms;    /* since when; -1 = it is logged */

@@ -28,7 +28,7 @@ MUTANTS = [
            edit("src/ingest/partitions/flow.c", "\tingest->topics_stopped = admission_stops_reading(admission);", "\tingest->topics_stopped = false;"),
            tests=[PAUSE + "test_with_ingest_the_topic_is_not_read"]),
     mutant("R29", "topics are read before the pauses are known",
-           edit("src/ingest/partitions/flow.c", "\tif (!knows_pauses(ingest, now_ms))\n", "\tif (!knows_pauses(ingest, now_ms) && ingest->holds != 0)\n"),
+           edit("src/ingest/partitions/flow.c", "\tif (!knows_pauses(ingest, now_ms))\n", "\tif (!knows_pauses(ingest, now_ms) && ingest->stops != 0)\n"),
            tests=[PAUSE + "test_with_ingest_nothing_is_read_before_the_pauses_are_known"]),
     mutant("R29", "the pauses are dropped when the exchange of handlers fails",
            edit("src/dispatch/arrivals.c", "if (job->handlers.known.pauses_read)", "if (job->result == 0)"),

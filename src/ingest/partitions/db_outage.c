@@ -65,7 +65,7 @@ static int64_t schedule(struct ingest *ingest, int64_t last_retry_ms)
 static void mark_down(struct ingest *ingest)
 {
 	ingest->outage.down = true;
-	flow_hold(ingest, HOLD_DATABASE);
+	flow_stop_all(ingest, STOP_DATABASE);
 }
 
 void db_outage_begin(struct ingest *ingest, const struct err *err)
@@ -271,7 +271,7 @@ void db_outage_step(struct ingest *ingest)
 	if (ingest->storing.commit_unknown)
 		commit_handover_lose(ingest->options.commit_handover);
 	ingest->storing.commit_unknown = false;
-	flow_unhold(ingest, HOLD_DATABASE);
+	flow_go_on(ingest, STOP_DATABASE);
 	if (refused_batches_need_others(&ingest->storing.refused, ingest->storing.batch.row_count))
 		ingest->storing.since_us = clock_now_us() + MORE_ROWS_WAIT_US;
 	if (ingest->storing.batch.row_count + ingest->storing.batch.reject_count == 0)

@@ -16,7 +16,7 @@
 
 bool flow_is_halted(const struct ingest *ingest)
 {
-	return (ingest->holds & HOLD_HALTED) != 0;
+	return (ingest->stops & STOP_HALTED) != 0;
 }
 
 static void forget_seeks(struct partition *partition)
@@ -27,13 +27,13 @@ static void forget_seeks(struct partition *partition)
 
 /* A paused partition is not fetched, so no failed fetch would reveal that its topic was recreated. Therefore its last
  * record is verified when it flows again. */
-void flow_hold(struct ingest *ingest, enum hold reason)
+void flow_stop_all(struct ingest *ingest, enum stop reason)
 {
 	size_t count = 0;
 	const struct partition_offset *flowing =
 		partitions_select(&ingest->partitions, partition_is_flowing, &count);
 
-	ingest->holds |= (unsigned)reason;
+	ingest->stops |= (unsigned)reason;
 	consumer_pause(ingest->consumer, flowing, count);
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
@@ -45,22 +45,22 @@ void flow_hold(struct ingest *ingest, enum hold reason)
 	}
 }
 
-void flow_unhold(struct ingest *ingest, enum hold reason)
+void flow_go_on(struct ingest *ingest, enum stop reason)
 {
-	ingest->holds &= ~(unsigned)reason;
+	ingest->stops &= ~(unsigned)reason;
 }
 
 void ingest_fenced(struct ingest *ingest)
 {
 	if (!flow_is_halted(ingest))
 		supervision_report_fenced(ingest->options.supervision);
-	flow_hold(ingest, HOLD_HALTED);
+	flow_stop_all(ingest, STOP_HALTED);
 }
 
 void ingest_fault(struct ingest *ingest, const struct err *err)
 {
 	supervision_report_fault(ingest->options.supervision, err);
-	flow_hold(ingest, HOLD_HALTED);
+	flow_stop_all(ingest, STOP_HALTED);
 }
 
 void flow_pause(struct ingest *ingest, struct partition *partition)
@@ -91,7 +91,7 @@ void flow_recheck(struct ingest *ingest, struct partition *partition)
 	partition->start.from_next = true;
 }
 
-/* A topic that an operator has paused with --ingest is not read. Its partitions stay assigned. As in flow_hold(), the last
+/* A topic that an operator has paused with --ingest is not read. Its partitions stay assigned. As in flow_stop_all(), the last
  * record of a partition is verified when it flows again. */
 static void stop_paused_topics(struct ingest *ingest)
 {
@@ -166,7 +166,7 @@ void flow_step(struct ingest *ingest)
 	if (!knows_pauses(ingest, now_ms))
 		return;
 	stop_paused_topics(ingest);
-	if (ingest->holds != 0)
+	if (ingest->stops != 0)
 		return;
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];

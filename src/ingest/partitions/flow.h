@@ -1,5 +1,5 @@
 /*
- * Which partitions may flow. A hold pauses all of them; flow_step() resumes them when no hold is left. The ingest
+ * Which partitions may flow. A reason to stop pauses all of them; flow_step() resumes them when none is left. The ingest
  * thread.
  */
 #ifndef INGEST_PARTITIONS_FLOW_H
@@ -7,9 +7,9 @@
 
 #include "ingest/state.h"
 
-/* Sets a hold, which pauses all partitions; clears it. */
-void flow_hold(struct ingest *ingest, enum hold reason);
-void flow_unhold(struct ingest *ingest, enum hold reason);
+/* Adds a reason to stop, which pauses all partitions; takes it away. */
+void flow_stop_all(struct ingest *ingest, enum stop reason);
+void flow_go_on(struct ingest *ingest, enum stop reason);
 /* True when the instance ends: it is fenced, or a fault was reported. */
 bool flow_is_halted(const struct ingest *ingest);
 /* End consuming: the instance is fenced, or a fault occurred that no retry can cure. The
