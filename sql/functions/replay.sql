@@ -31,24 +31,26 @@ BEGIN
     RETURN affected;
 END $$;
 
--- Replays one message for a consumer, or for each one (NULL) for which it is processed or dead. False: there is none.
+-- Replays one message for a consumer, or for each one (NULL) for which it is processed or dead. False: there is none. A
+-- row whose payload was dropped is left out; if there is no other row to replay, that is an error.
 CREATE OR REPLACE FUNCTION inbox.replay(source text, event_id text, reason text DEFAULT NULL, consumer text DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ended bigint[];
-    dropped boolean;
+    found boolean;
     affected bigint := 0;
 BEGIN
     IF source IS NULL OR event_id IS NULL THEN
         PERFORM inbox.refuse('replay', 'source and event_id must be given');
     END IF;
-    SELECT array_agg(m.seq), bool_or(m.payload IS NULL AND m.payload_digest IS NOT NULL) INTO ended, dropped
+    SELECT array_agg(m.seq) FILTER (WHERE m.payload IS NOT NULL OR m.payload_digest IS NULL), count(*) > 0
+    INTO ended, found
     FROM inbox.inbox_messages m
     WHERE m.event_id = replay.event_id AND m.source = replay.source
       AND (replay.consumer IS NULL OR m.consumer = replay.consumer)
       AND (m.processed_at IS NOT NULL OR m.dead_at IS NOT NULL);
-    IF dropped THEN
+    IF found AND ended IS NULL THEN
         RAISE EXCEPTION 'inbox.replay: retention has dropped the payload of event %', quote_literal(event_id)
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'Produce the event again, under a new id.';

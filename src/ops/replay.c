@@ -157,39 +157,75 @@ static const char *way_of(const struct change *change, const char *status)
 	return way == NULL ? NULL : way->text;
 }
 
-/* `found` contains the state from a moment ago, which may have changed since. */
-static int report_unchanged(const struct change *change, const char *event_id,
-	const struct rows *found, int row, struct err *err)
+/* True when only the payload is missing, which retention has dropped: a replay leaves the row out. */
+static bool is_left_out(const struct change *change, const struct rows *found, int row)
 {
-	CLEANUP(buf_fini) struct buf name = BUF_INIT;
-	const char *status = rows_text(found, row, FIND_STATUS);
-	const char *next = rows_text(found, row, FIND_NEXT);
-	const char *way = way_of(change, status);
-
-	add_name(&name, event_id, found, row);
-	if (may_change(change, found, row))
-		return err_set(err, FAULT_CHECK,
-			"%s was not %s: another session has locked it, or it has changed "
-			"in the meantime; try again",
-			buf_str(&name), change->done);
-	return err_set(err, FAULT_CHECK, "%s is %s%s%s, so it was not %s%s%s", buf_str(&name),
-		status, next == NULL ? "" : ", next attempt at ", next == NULL ? "" : next,
-		change->done, way == NULL ? "" : ". ", way == NULL ? "" : way);
+	return change == &replay && may_change(change, found, row) &&
+	       rows_bool(found, row, FIND_IS_DROPPED);
 }
 
-/* Whether a dry run finds that the row can be changed. */
-static int check_row(const struct change *change, const char *event_id, const struct rows *found,
-	int row, struct err *err)
+static bool will_change(const struct change *change, const struct rows *found, int row)
 {
-	CLEANUP(buf_fini) struct buf name = BUF_INIT;
+	return may_change(change, found, row) && !is_left_out(change, found, row);
+}
 
-	if (!may_change(change, found, row))
-		return report_unchanged(change, event_id, found, row, err);
-	if (change != &replay || !rows_bool(found, row, FIND_IS_DROPPED))
-		return 0;
-	add_name(&name, event_id, found, row);
-	return err_set(err, FAULT_CHECK, "%s cannot be replayed: retention has dropped its payload",
-		buf_str(&name));
+/* The first row that the change is for; -1: there is none. */
+static int first_row(const struct change *change, const struct rows *found)
+{
+	for (int row = 0; row < rows_count(found); row++) {
+		if (will_change(change, found, row))
+			return row;
+	}
+	return -1;
+}
+
+static void add_state(
+	struct buf *out, const struct change *change, const struct rows *found, int row)
+{
+	const char *next = rows_text(found, row, FIND_NEXT);
+
+	if (is_left_out(change, found, row))
+		buf_add_str(out, "has no payload: retention has dropped it");
+	else
+		buf_addf(out, "is %s%s%s", rows_text(found, row, FIND_STATUS),
+			next == NULL ? "" : ", next attempt at ", next == NULL ? "" : next);
+}
+
+/* The advice depends on the state, so several rows get none. */
+static void add_row_states(struct buf *out, const struct change *change, const struct rows *found)
+{
+	for (int row = 0; row < rows_count(found); row++) {
+		buf_addf(out, "%s for consumer \"%s\" it ", row == 0 ? ":" : ";",
+			rows_text(found, row, FIND_CONSUMER));
+		add_state(out, change, found, row);
+	}
+}
+
+/* `found` contains the states from a moment ago, which may have changed since. */
+static int report_unchanged(const struct change *change, const char *event_id,
+	const struct rows *found, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf words = BUF_INIT;
+	const int first = first_row(change, found);
+	const char *way = way_of(change, rows_text(found, 0, FIND_STATUS));
+
+	if (first >= 0) {
+		add_name(&words, event_id, found, first);
+		buf_addf(&words,
+			" was not %s: another session has locked it, or it has changed in the "
+			"meantime; try again",
+			change->done);
+	} else if (rows_count(found) == 1) {
+		add_name(&words, event_id, found, 0);
+		buf_add_char(&words, ' ');
+		add_state(&words, change, found, 0);
+		buf_addf(&words, ", so it was not %s%s%s", change->done, way == NULL ? "" : ". ",
+			way == NULL ? "" : way);
+	} else {
+		buf_addf(&words, "event \"%s\" was not %s", event_id, change->done);
+		add_row_states(&words, change, found);
+	}
+	return err_set(err, FAULT_CHECK, "%s", buf_str(&words));
 }
 
 /* The verb before the state, which has the time of the end of a processed or dead message. */
@@ -218,28 +254,29 @@ static void print_plan(const struct change *change, const char *event_id, const 
 	(void)putchar('\n');
 }
 
-/* Prints the plan for a message and each of its consumers, for a dry run. The first failure is the
- * result, unless one of the rows can be changed. */
+/* Rows without their payload do not keep a replay from the other rows. */
+static void print_left_out(
+	const struct change *change, const char *event_id, const struct rows *found)
+{
+	int left_out = 0;
+
+	for (int row = 0; row < rows_count(found); row++)
+		left_out += is_left_out(change, found, row);
+	if (left_out == 0 || first_row(change, found) < 0)
+		return;
+	(void)fputs("event \"", stderr);
+	op_print_text(stderr, bytes_of(event_id), false);
+	(void)fprintf(stderr, "\": %d left out: retention has dropped their payload\n", left_out);
+}
+
+/* Prints the plan for a message and each of its consumers, for a dry run. It fails if none of the rows
+ * can be changed. */
 static int show_rows(const struct op *op, const struct change *change, const char *event_id,
 	const struct rows *found, struct err *err)
 {
-	struct err first = ERR_INIT;
-	int result = FAULT_CHECK;
-
-	for (int row = 0; row < rows_count(found); row++) {
-		struct err own = ERR_INIT;
-		int r = check_row(change, event_id, found, row, &own);
-
-		if (!op->cli->json)
-			print_plan(change, event_id, found, row, r == 0);
-		if (r == 0)
-			result = 0;
-		if (row == 0)
-			first = own;
-	}
-	if (result != 0)
-		*err = first;
-	return result;
+	for (int row = 0; !op->cli->json && row < rows_count(found); row++)
+		print_plan(change, event_id, found, row, will_change(change, found, row));
+	return first_row(change, found) < 0 ? report_unchanged(change, event_id, found, err) : 0;
 }
 
 static int change_one(
@@ -252,6 +289,7 @@ static int change_one(
 
 	if (r != 0)
 		return r;
+	print_left_out(change, event_id, found);
 	if (op->cli->dry_run)
 		return show_rows(op, change, event_id, found, err);
 	params_text(&params, rows_text(found, 0, FIND_SOURCE));
@@ -262,7 +300,7 @@ static int change_one(
 	if (r != 0)
 		return r;
 	if (!rows_bool(rows, 0, 0))
-		return report_unchanged(change, event_id, found, 0, err);
+		return report_unchanged(change, event_id, found, err);
 	if (!op->cli->json)
 		(void)printf("%s %s\n", event_id, change->done);
 	return 0;
@@ -347,7 +385,8 @@ struct repeats {
 static void add_repeats(struct repeats *repeats, const char *event_id, const struct rows *found)
 {
 	for (int row = 0; row < rows_count(found); row++) {
-		if (strcmp(rows_text(found, row, FIND_STATUS), "processed") != 0)
+		if (strcmp(rows_text(found, row, FIND_STATUS), "processed") != 0 ||
+			is_left_out(&replay, found, row))
 			continue;
 		repeats->count++;
 		if (repeats->count > MOST_NAMED)

@@ -276,14 +276,18 @@ def test_without_a_terminal_a_change_needs_yes(graves, inbox):
     assert inbox.count("dead") == 5
 
 
-def on_terminal(sidecar, arguments, answer):
-    """The output of a command on a terminal with an answer typed."""
+def on_terminal(sidecar, arguments, answer, before=None):
+    """The output of a command on a terminal with an answer typed, after before() if it is given."""
     leader, follower = pty.openpty()
     with subprocess.Popen([binary(), *arguments, "-c", sidecar.config_file], env=sidecar.env, stdin=follower,
                           stdout=follower, stderr=follower) as child:
         os.close(follower)
-        os.write(leader, answer)
         seen = b""
+        while before is not None and b"[y/N]" not in seen:
+            seen += os.read(leader, 4096)
+        if before is not None:
+            before()
+        os.write(leader, answer)
         try:
             while chunk := os.read(leader, 4096):
                 seen += chunk
@@ -723,6 +727,37 @@ def test_a_message_is_replayed_for_one_consumer_or_for_all(two_consumers, inbox)
     assert states() == [("billing", "waiting"), ("search", "waiting")]
     assert run(two_consumers, "discard", "--consumer", "search", "--yes") == "1 discarded\n"
     assert states() == [("billing", "waiting"), ("search", "dead")]
+
+
+def test_a_replay_leaves_out_a_consumer_whose_payload_was_dropped(two_consumers, inbox):
+    inbox.execute("UPDATE inbox.inbox_messages SET payload = NULL WHERE event_id = 'a' AND consumer = 'search'")
+    left_out = 'event "a": 1 left out: retention has dropped their payload\n'
+    result = two_consumers.command("replay", "a", "--dry-run")
+    assert (result.returncode, result.stderr) == (0, left_out)
+    assert re.fullmatch(r"dry run: replay a for billing, .*\nno change: a for search, .*\n", result.stdout)
+    result = two_consumers.command("replay", "a")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "a replayed\n", left_out), "nothing is processed again"
+    assert inbox.count("processed") == 1
+    inbox.execute("UPDATE inbox.inbox_messages SET payload = NULL, available_at = NULL, processed_at = now() WHERE event_id = 'a'")
+    for options in (["--dry-run"], ["--yes"]):
+        result = two_consumers.command("replay", "a", *options)
+        assert (result.returncode, "retention has dropped" in result.stderr) == (6, True)
+        assert "left out" not in result.stderr
+
+
+def test_a_change_of_nothing_names_the_row_that_it_was_for_or_all_rows(two_consumers, inbox):
+    inbox.execute("UPDATE inbox.inbox_messages SET dead_at = NULL, processed_at = now() WHERE event_id = 'a' AND consumer = 'billing'")
+    inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL, retry_count = 1, available_at = '2100-01-01'"
+                  " WHERE event_id = 'a' AND consumer = 'search'")
+    with inbox.connect() as locker, locker.transaction():
+        locker.execute("SELECT FROM inbox.inbox_messages WHERE consumer = 'search' FOR UPDATE")
+        assert run(two_consumers, "retry", "a", code=6) == (
+            'inboxd: event "a" for consumer "search" was not retried: another session has locked it, or it has changed in the '
+            "meantime; try again\n")
+    inbox.execute("UPDATE inbox.inbox_messages SET available_at = now() WHERE consumer = 'search'")
+    for options in ([], ["--dry-run"]):
+        assert re.search(r'inboxd: event "a" was not retried: for consumer "billing" it is processed; '
+                         r'for consumer "search" it is retrying, next attempt at \S+\n', run(two_consumers, "retry", "a", *options, code=6))
 
 
 def know(inbox, *names):
