@@ -4,7 +4,7 @@
  * ingest (model/identity/identity.h), so the result is what ingest would have stored.
  *
  * All rejects are read twice: once to count the good ones for the confirmation, and once to store
- * them. Each is stored in a transaction of its own, together with the deletion of the reject.
+ * at most as many; later arrivals are not included. Each is stored in a transaction of its own, together with the deletion of the reject.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -37,6 +37,7 @@ struct rejects {
 	struct header *headers;        /* of the current record */
 	char **names;                  /* names of the headers, owned */
 	bool apply;                    /* false: only count */
+	int64_t most;                  /* end when so many are good; 0 = no limit */
 	int64_t good;
 	int64_t refused;
 	int64_t after;
@@ -188,10 +189,7 @@ static int identify(
 
 static bool is_enough(const struct rejects *rejects)
 {
-	if (op_interrupted())
-		return true;
-	return rejects->op->cli->bounds.limit != 0 &&
-	       rejects->good >= rejects->op->cli->bounds.limit;
+	return op_interrupted() || (rejects->most != 0 && rejects->good >= rejects->most);
 }
 
 static int identify_page(struct rejects *rejects, struct err *err)
@@ -217,11 +215,12 @@ static int identify_page(struct rejects *rejects, struct err *err)
 	return r;
 }
 
-static int identify_all(struct rejects *rejects, bool apply, struct err *err)
+static int identify_all(struct rejects *rejects, bool apply, int64_t most, struct err *err)
 {
 	int r;
 
 	rejects->apply = apply;
+	rejects->most = most;
 	rejects->good = rejects->refused = rejects->after = 0;
 	do {
 		r = identify_page(rejects, err);
@@ -235,7 +234,7 @@ static int store_all(struct rejects *rejects, struct err *err)
 	int r;
 
 	op_interrupt_begin();
-	r = identify_all(rejects, true, err);
+	r = identify_all(rejects, true, wanted, err);
 	if (r == 0 || rejects->good > 0)
 		op_print_change(rejects->op, "replay", rejects->good);
 	if (r == 0 && op_interrupted() && rejects->good < wanted) {
@@ -255,7 +254,7 @@ static int run(struct rejects *rejects, struct err *err)
 	int r = prepare(rejects, err);
 
 	if (r == 0)
-		r = identify_all(rejects, false, err);
+		r = identify_all(rejects, false, rejects->op->cli->bounds.limit, err);
 	if (r != 0)
 		return r;
 	if (rejects->good == 0 && rejects->refused == 0)

@@ -446,6 +446,18 @@ def test_an_interrupted_change_still_prints_its_object(graves, inbox, by):
     assert json.loads(out) == told_of(1000, "discard"), words
 
 
+def test_a_replay_of_rejects_stores_no_more_than_were_confirmed(start_inboxd, inbox, topic):
+    def reject(first, last):
+        inbox.execute("INSERT INTO inbox.inbox_rejects (topic, kafka_partition, kafka_offset, payload, reason)"
+                      " SELECT %s, 0, i, '{}', 'no id' FROM generate_series(%s::int, %s) i", [topic, first, last])
+
+    sidecar = start_inboxd()
+    reject(1, 3)
+    code, seen = on_terminal(sidecar, ["replay", "--rejects"], b"y\n", before=lambda: reject(4, 5))
+    assert (code, "store 3 rejects as messages" in seen) == (0, True), seen
+    assert [row["kafka_offset"] for row in inbox.rejects()] == [4, 5]
+
+
 def test_an_interrupted_replay_by_id_or_of_rejects_prints_its_object(graves, inbox, topic):
     graves.stop()
     out, words = interrupted(graves, inbox, "replay", "e0", "e1", "e2", "--json")
