@@ -374,8 +374,25 @@ def test_a_line_over_the_limit_is_refused_before_its_end_and_ends_the_connection
         wire.send_bytes(b'{"x":"' + b"x" * MAX_LINE)
     except OSError:
         pass  # it may close while we still send
-    wire.expect_error(-32004)
+    refused = wire.read_line()["error"]
+    assert (refused["code"], refused["data"]["reason"]) == (-32004, "line_too_long"), refused
     wire.expect_end()
+
+
+def test_too_many_unfinished_lines_are_an_internal_error_and_not_a_line_over_the_limit(inboxd, connect):
+    """64 MiB of all connections together. No line is too long, and the client may try again."""
+    wires = [connect(inboxd) for _ in range(3)]
+    for number, each in enumerate(wires):
+        each.hello(f"h{number}", subscribe=[{"topic": f"t{number}"}])
+    try:
+        for each in wires:
+            each.send_bytes(b'{"x":"' + b"x" * (MAX_LINE - 2_000_000))
+    except OSError:
+        pass  # it may close while we still send
+    refused = wires[2].read_line()["error"]
+    assert (refused["code"], "data" in refused) == (-32603, False), refused
+    assert "too many unfinished lines" in refused["message"]
+    wires[2].expect_end()
 
 
 def test_the_input_of_one_client_does_not_affect_others(wire, connect, inboxd, topic, event, inbox):

@@ -73,7 +73,7 @@ static void read_lines(struct session *session, struct evbuffer *input)
 		if (text == NULL)
 			return;
 		if (length >= PROTOCOL_MAX_LINE)
-			requests_refuse(session, "line too long");
+			requests_refuse(session, PROTOCOL_LINE_TOO_LONG, "line too long");
 		else
 			requests_handle(session, (struct bytes){ text, length });
 		(void)evbuffer_drain(input, length + 1);
@@ -144,7 +144,7 @@ static void read_input(struct session *session)
 	size_t left;
 
 	if (!session->connection.closing && !take_input(session))
-		requests_refuse(session, "internal error: input was lost");
+		requests_refuse(session, PROTOCOL_INTERNAL, "internal error: input was lost");
 	read_lines(session, input);
 	if (session->connection.closing) {
 		struct evbuffer *unread = bufferevent_get_input(bev);
@@ -159,9 +159,10 @@ static void read_input(struct session *session)
 	if (session->connection.closing || pause_input(session))
 		return;
 	if (left >= PROTOCOL_MAX_LINE)
-		requests_refuse(session, "line too long");
+		requests_refuse(session, PROTOCOL_LINE_TOO_LONG, "line too long");
 	else if (sessions->input_bytes > INPUT_MAX_BYTES && left > UNREAD_MAX_BYTES)
-		requests_refuse(session, "too many unfinished lines on all connections together");
+		requests_refuse(session, PROTOCOL_INTERNAL,
+			"too many unfinished lines on all connections together");
 }
 
 void sessions_resume(struct sessions *sessions)

@@ -287,11 +287,9 @@ void requests_handle(struct session *session, struct bytes text)
 	actions[line.kind](session, &line);
 }
 
-void requests_refuse(struct session *session, const char *why)
+void requests_refuse(struct session *session, int code, const char *why)
 {
-	struct line line = {
-		.kind = LINE_INVALID, .error_code = PROTOCOL_LINE_TOO_LONG, .close = true
-	};
+	struct line line = { .kind = LINE_INVALID, .error_code = code, .close = true };
 
 	(void)snprintf(line.error_text, sizeof(line.error_text), "%s", why);
 	on_broken(session, &line);

@@ -173,7 +173,7 @@ void requests_handle(struct session *session, struct bytes text);
  * batch, `guess` is where its verdict probably is in the line. Returns how many deliveries were answered. */
 size_t requests_answer(
 	struct session *session, const struct line *line, struct entry *first, size_t guess);
-/* Replies that input cannot be processed, for the reason `why`, and ends the connection. */
-void requests_refuse(struct session *session, const char *why);
+/* Replies that input cannot be processed, with the error `code` and for the reason `why`, and ends the connection. */
+void requests_refuse(struct session *session, int code, const char *why);
 
 #endif
