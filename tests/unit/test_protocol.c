@@ -1057,6 +1057,45 @@ static void without_memory_parsing_fails_and_the_parser_stays_usable(void **stat
 	}
 }
 
+#define HELLO_WITH                                                                                 \
+	"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\",\"params\":{\"handler\":\"h\","        \
+	"\"protocol\":[1"
+
+/* Any process that can open the socket can send such a line before its hello, with millions of these elements. An
+ * allocation is 16 KiB or what a list doubles to. The entries of a batch answer have a limit of their own. */
+static void the_memory_of_a_line_does_not_grow_with_its_mistakes(void **state)
+{
+	static const struct {
+		size_t most; /* allocations */
+		const char *before, *element, *after;
+	} lines[] = {
+		{ 20, HELLO_WITH, ",1", "]}}" },
+		{ 20, HELLO_WITH, ",\"1\"", "]}}" },
+		{ 20, HELLO_WITH "],\"subscribe\":[1", ",1", "]}}" },
+		{ 20, HELLO_WITH "],\"subscribe\":[{}", ",{\"x\":1}", "]}}" },
+		{ 20, HELLO_WITH "],\"subscribe\":[{\"types\":[1", ",1", "]}]}}" },
+		{ 20, HELLO_WITH "],\"subscribe\":[{\"types\":[\"a\"", ",\"a\"", "]}]}}" },
+		{ 20, HELLO_WITH "]", ",\"max_in_flight\":1", "}}" },
+		{ 20, HELLO_WITH "]", ",\"max_in_flight\":0.5", "}}" },
+		{ 20, RPC "\"id\":\"d1.1\",\"result\":{\"status\":\"done\",\"emit\":[1", ",1",
+			"]}}" },
+		{ 600, RPC "\"id\":\"b1\",\"result\":{\"entries\":[{}", ",{\"status\":1}", "]}}" },
+		{ 600, RPC "\"id\":\"b1\",\"result\":{\"entries\":[{}",
+			",{\"code\":\"\\u0000\",\"result\":\"\\u0000\"}", "]}}" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(lines); i++) {
+		const char *text =
+			repeated(lines[i].element, 100000, lines[i].before, lines[i].after);
+
+		alloc_fail_at(lines[i].most);
+		(void)protocol_parse(parser, bytes_of(text), &line, NULL);
+		if (alloc_fail_never())
+			fail_msg("%s takes too much memory", lines[i].element);
+	}
+}
+
 static void without_memory_no_parser_is_created(void **state)
 {
 	struct protocol_parser *second = NULL;
@@ -1173,6 +1212,7 @@ int main(void)
 		TEST(a_batch_is_one_line_with_its_entries),
 		TEST(parsed_values_survive_the_line_but_not_the_next_one),
 		TEST(without_memory_parsing_fails_and_the_parser_stays_usable),
+		TEST(the_memory_of_a_line_does_not_grow_with_its_mistakes),
 		TEST(without_memory_no_parser_is_created),
 		TEST(any_bytes_give_a_result),
 		TEST(nearly_valid_lines_give_a_result),

@@ -63,11 +63,21 @@ static const char *const paths[] = {
 #define OF_ANSWER (1u << SCOPE_ANSWER)
 #define OF_PARAMS (OF_HELLO | OF_EXTEND | OF_WINDOW | OF_LEASED)
 
-/* Notes a problem of this member for all its scopes. */
+/* True when each scope of the member has a problem already. */
+static bool is_known_wrong(const struct draft *draft, const struct json_rule *rule)
+{
+	for (int scope = 0; scope < SCOPES; scope++) {
+		if ((rule->scopes & 1u << scope) != 0 && draft->problems[scope] == NULL)
+			return false;
+	}
+	return (rule->scopes & OF_ANSWER) == 0 || draft->answer.verdict->problem != NULL;
+}
+
+/* Notes a problem of this member for all its scopes. Only the first one needs memory: a line can have millions. */
 __attribute__((format(printf, 3, 4))) static void problem(
 	struct draft *draft, const struct json_rule *rule, const char *format, ...)
 {
-	char *text = line_alloc(draft->memory, PROTOCOL_WORDS);
+	char *text = is_known_wrong(draft, rule) ? NULL : line_alloc(draft->memory, PROTOCOL_WORDS);
 	char what[128];
 	va_list args;
 
@@ -149,10 +159,16 @@ static void set_presence(void *target, const struct json_rule *rule, const struc
  * number. */
 static bool integer(struct draft *draft, struct bytes digits, int64_t *out)
 {
-	const char *text = line_copy(draft->memory, digits);
+	char space[64]; /* a line can have millions of numbers */
+	const char *text = space;
 	double number;
 
 	*out = 0;
+	if (digits.length < sizeof(space))
+		(void)snprintf(space, sizeof(space), "%.*s", (int)digits.length,
+			(const char *)digits.data);
+	else
+		text = line_copy(draft->memory, digits);
 	if (text == NULL)
 		return true;
 	if (strpbrk(text, ".eE") == NULL) {
@@ -305,8 +321,12 @@ static void add_sub(struct draft *draft, const struct json_rule *rule, const cha
 
 static void set_type(void *target, const struct json_rule *rule, const struct json_token *value)
 {
-	const char *type = name_of(target, rule, value);
+	const char *type;
 
+	/* The hello is refused, so the rest of its types needs no memory. */
+	if (is_known_wrong(target, rule))
+		return;
+	type = name_of(target, rule, value);
 	if (type != NULL)
 		add_sub(target, rule, strcmp(type, "*") == 0 ? NULL : type);
 }
@@ -330,11 +350,13 @@ static void set_entry(void *target, const struct json_rule *rule, const struct j
 	struct draft_verdict *entries;
 
 	(void)value;
-	/* No batch is that large. The memory of the entries is used again, so that a line cannot ask for more. */
+	/* No batch is that large. The last entry stands for the others, and has a problem, so that they store nothing. */
 	if (answer->entry_count == PROTOCOL_MAX_BATCH) {
 		problem(draft, rule, "are more than the %d of the largest batch",
 			PROTOCOL_MAX_BATCH);
-		answer->entry_count = 0;
+		answer->verdict = &answer->entries[PROTOCOL_MAX_BATCH - 1];
+		answer->verdict->problem = answer->whole.problem;
+		return;
 	}
 	entries = with_room(draft->memory, answer->entries, answer->entry_count,
 		&answer->entry_capacity, sizeof(*entries));
@@ -385,9 +407,13 @@ static const char *not_stored(struct draft *draft, const struct json_rule *rule,
 static void set_words(void *target, const struct json_rule *rule, const struct json_token *value)
 {
 	struct draft *draft = target;
-	const char *why = text_refusal(value->text);
-	struct bytes text = why == NULL ? value->text : bytes_of(not_stored(draft, rule, why));
+	const char *why;
+	struct bytes text;
 
+	if (draft->answer.verdict->problem != NULL)
+		return; /* a malformed verdict keeps only its problem */
+	why = text_refusal(value->text);
+	text = why == NULL ? value->text : bytes_of(not_stored(draft, rule, why));
 	text.length = utf8_fit(text.data, text.length, (size_t)rule->max);
 	text.data = line_copy(draft->memory, text);
 	*(struct bytes *)field_of(draft, rule) = text;
@@ -397,10 +423,15 @@ static void set_words(void *target, const struct json_rule *rule, const struct j
 static void set_stored(void *target, const struct json_rule *rule, const struct json_token *value)
 {
 	struct draft *draft = target;
-	const char *why = json_refusal(value->raw);
-	const size_t size = why == NULL ? value->raw.length + 1 : 256;
-	char *json = line_alloc(draft->memory, size);
+	const char *why;
+	size_t size;
+	char *json;
 
+	if (draft->answer.verdict->problem != NULL)
+		return;
+	why = json_refusal(value->raw);
+	size = why == NULL ? value->raw.length + 1 : 256;
+	json = line_alloc(draft->memory, size);
 	if (json == NULL)
 		return;
 	if (why != NULL) {
@@ -565,7 +596,7 @@ static void unknown_name(void *target, int place, struct bytes name)
 {
 	struct draft *draft = target;
 
-	if (place == SUB)
+	if (place == SUB && draft->problems[SCOPE_HELLO] == NULL)
 		draft->params.sub_unknown = line_copy(draft->memory, name);
 }
 
@@ -580,7 +611,9 @@ static void unknown_value(void *target, int place, const struct json_token *valu
 	const struct json_rule *element = json_table_element(&table, SUBSCRIBE);
 	struct nearest nearest;
 
-	if (place != SUB || value->kind == JSON_NULL || name == NULL)
+	if (place != SUB || is_known_wrong(draft, element))
+		return;
+	if (value->kind == JSON_NULL || name == NULL)
 		return;
 	nearest_start(&nearest, name);
 	for (size_t i = 0; i < RULES; i++) {
