@@ -172,7 +172,6 @@ static int make_parts(struct dispatch *dispatch, struct err *err)
 
 	table_init(&dispatch->table, &dispatch->context, &dispatch->order);
 	handler_groups_init(&dispatch->groups, &dispatch->order, &dispatch->table);
-	handler_memory_init(&dispatch->groups);
 	if (r == 0)
 		r = schedule_init(&dispatch->schedule, &dispatch->groups, err);
 	if (r == 0)

@@ -188,7 +188,7 @@ MUTANTS = [
            edit("src/dispatch/groups/handler_memory.c", "\tif (known->known)\n", "\tif (known->known && !groups->order->routing_complete)\n"),
            tests=[KNOWN + "test_a_handler_of_another_sidecar_is_known"]),
     mutant("E12", "messages are routed before the known handlers are read",
-           edit("src/dispatch/groups/handler_memory.c", "groups->order->routing_complete = false;", "groups->order->routing_complete = true;"),
+           edit("src/dispatch/dispatch.c", "\thandler_groups_init(", "\tdispatch->order.routing_complete = true;\n\thandler_groups_init("),
            tests=[KNOWN + "test_no_message_is_routed_before_the_known_handlers_are_read"]),
     mutant("E12", "a sweep releases rows before the known handlers are read",
            edit("src/dispatch/table/maintenance_jobs.c", "if (!table->order->routing_complete || table", "if (table"),

@@ -4,10 +4,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 #include <event2/event.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "alloc_fail.h"
 #include "dispatch/groups/handler_groups.h"
@@ -153,6 +155,55 @@ static void a_handler_is_resumed_by_the_next_tick_if_memory_was_lacking(void **s
 	assert_true(gets_messages_with(world, 0));
 }
 
+/* The list that the heartbeat would write now. */
+static void assert_list(struct world *world,
+	void (*write)(struct handler_groups *groups, struct buf *out), const char *json)
+{
+	struct buf out = BUF_INIT;
+
+	write(&world->groups, &out);
+	assert_string_equal(buf_str(&out), json);
+	buf_fini(&out);
+}
+
+/* A truncated list would not be JSON, and PostgreSQL would refuse the heartbeat. The names are so long that the list grows
+ * while it is built. */
+static void without_memory_the_lists_stay_as_they_were_until_the_next_tick(void **state)
+{
+	struct world *world = *state;
+	char name[255] = { '\0' };
+	char after[600] = "[\"other\"";
+	char before[700];
+
+	for (char letter = 'a'; letter <= 'b'; letter++) {
+		(void)memset(name, letter, sizeof(name) - 1);
+		(void)join(world, name);
+		(void)snprintf(after + strlen(after), sizeof(after) - strlen(after), ",\"%s\"%s",
+			name, letter == 'b' ? "]" : "");
+	}
+	(void)snprintf(before, sizeof(before), "[\"slow\",%s", after + 1);
+	for (size_t n = 1; n <= 3; n += 2) { /* the first allocation of the list, and its growth */
+		assert_list(world, handler_groups_write_names, before);
+		alloc_fail_at(n);
+		handler_groups_leave(&world->groups, world->slow);
+		assert_true(alloc_fail_never());
+		assert_list(world, handler_groups_write_names, before);
+		assert_list(world, handler_groups_write_away, "[]");
+		handler_groups_tick(&world->groups, 1);
+		assert_list(world, handler_groups_write_names, after);
+		world->slow->queue.connections = 1;
+		handler_groups_publish(&world->groups);
+	}
+	assert_list(world, handler_groups_write_paused, "[]");
+	alloc_fail_at(3); /* the first two are of the pause itself */
+	pause_only(world, "nobody");
+	assert_true(alloc_fail_never());
+	assert_list(world, handler_groups_write_paused, "[]");
+	handler_groups_tick(&world->groups, 1);
+	assert_list(world, handler_groups_write_paused,
+		"[{\"kind\":\"handler\",\"name\":\"nobody\",\"ingest\":false}]");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -162,6 +213,7 @@ int main(void)
 		TEST(a_single_handler_has_no_share),
 		TEST(a_full_handler_that_comes_back_stays_closed),
 		TEST(a_handler_is_resumed_by_the_next_tick_if_memory_was_lacking),
+		TEST(without_memory_the_lists_stay_as_they_were_until_the_next_tick),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

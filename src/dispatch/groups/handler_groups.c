@@ -22,9 +22,6 @@ void handler_groups_init(struct handler_groups *groups, struct order *order, str
 	groups->order = order;
 	groups->table = table;
 	(void)pthread_mutex_init(&groups->lock, NULL);
-	buf_add_str(&groups->names, "[]");
-	buf_add_str(&groups->away, "[]");
-	buf_add_str(&groups->paused, "[]");
 }
 
 struct handler_id handler_group_id(const struct handler_group *group)
@@ -128,43 +125,59 @@ static void add_name(struct buf *names, const struct handler_group *group)
 	buf_add_char(names, '}');
 }
 
-static void update_names(struct handler_groups *groups)
+/* Ends the list and publishes it. Without memory the earlier one is kept, since a truncated one is not JSON; the next
+ * tick tries again. */
+static void publish_list(struct handler_groups *groups, struct buf *built, struct buf *published)
 {
-	struct buf *names = &groups->names;
-	struct buf *away = &groups->away;
-	const struct handler_queue *queue;
+	struct buf earlier = *published;
 
-	(void)pthread_mutex_lock(&groups->lock);
-	buf_reset(names);
-	buf_reset(away);
-	buf_add_char(names, '[');
-	buf_add_char(away, '[');
-	for (queue = groups->order->queues.by_name; queue != NULL; queue = queue->hh.next) {
-		if (queue->connections > 0)
-			add_name(names, queue->group);
-		else if (queue->group->known.away)
-			add_name(away, queue->group);
+	buf_add_char(built, ']');
+	if (!buf_ok(built)) {
+		groups->lists_outdated = true;
+		return;
 	}
-	buf_add_char(names, ']');
-	buf_add_char(away, ']');
+	(void)pthread_mutex_lock(&groups->lock);
+	*published = *built;
 	(void)pthread_mutex_unlock(&groups->lock);
+	*built = earlier;
 }
 
-static void copy_names(struct handler_groups *groups, const struct buf *names, struct buf *out)
+static void update_names(struct handler_groups *groups)
+{
+	CLEANUP(buf_fini) struct buf names = BUF_INIT;
+	CLEANUP(buf_fini) struct buf away = BUF_INIT;
+	const struct handler_queue *queue;
+
+	buf_add_char(&names, '[');
+	buf_add_char(&away, '[');
+	for (queue = groups->order->queues.by_name; queue != NULL; queue = queue->hh.next) {
+		if (queue->connections > 0)
+			add_name(&names, queue->group);
+		else if (queue->group->known.away)
+			add_name(&away, queue->group);
+	}
+	publish_list(groups, &names, &groups->names);
+	publish_list(groups, &away, &groups->away);
+}
+
+static void copy_list(struct handler_groups *groups, const struct buf *list, struct buf *out)
 {
 	(void)pthread_mutex_lock(&groups->lock);
-	buf_add(out, names->data, names->length);
+	if (list->length == 0)
+		buf_add_str(out, "[]"); /* not published yet */
+	else
+		buf_add(out, list->data, list->length);
 	(void)pthread_mutex_unlock(&groups->lock);
 }
 
 void handler_groups_write_names(struct handler_groups *groups, struct buf *out)
 {
-	copy_names(groups, &groups->names, out);
+	copy_list(groups, &groups->names, out);
 }
 
 void handler_groups_write_away(struct handler_groups *groups, struct buf *out)
 {
-	copy_names(groups, &groups->away, out);
+	copy_list(groups, &groups->away, out);
 }
 
 void handler_groups_publish(struct handler_groups *groups)
@@ -191,7 +204,7 @@ void handler_groups_exchange_soon(struct handler_groups *groups)
 
 void handler_groups_write_paused(struct handler_groups *groups, struct buf *out)
 {
-	copy_names(groups, &groups->paused, out);
+	copy_list(groups, &groups->paused, out);
 }
 
 /* ------------------------------------------------------------------ shares of memory */
@@ -428,21 +441,18 @@ static void leave_or_free(
 
 static void update_paused(struct handler_groups *groups)
 {
-	struct buf *json = &groups->paused;
+	CLEANUP(buf_fini) struct buf json = BUF_INIT;
 
-	(void)pthread_mutex_lock(&groups->lock);
-	buf_reset(json);
-	buf_add_char(json, '[');
+	buf_add_char(&json, '[');
 	for (size_t i = 0; i < groups->pauses.count; i++) {
 		const struct pause *pause = &groups->pauses.items[i];
 
-		buf_addf(json, "%s{\"kind\":\"%s\",\"name\":", i == 0 ? "" : ",",
+		buf_addf(&json, "%s{\"kind\":\"%s\",\"name\":", i == 0 ? "" : ",",
 			pause_kind_name(pause->kind));
-		json_add_string(json, bytes_of(pause->name));
-		buf_addf(json, ",\"ingest\":%s}", pause->ingest ? "true" : "false");
+		json_add_string(&json, bytes_of(pause->name));
+		buf_addf(&json, ",\"ingest\":%s}", pause->ingest ? "true" : "false");
 	}
-	buf_add_char(json, ']');
-	(void)pthread_mutex_unlock(&groups->lock);
+	publish_list(groups, &json, &groups->paused);
 }
 
 /* Without memory for the routing, claims of a paused handler go on, and what they bring is parked one by one. One that is
@@ -497,4 +507,9 @@ void handler_groups_tick(struct handler_groups *groups, int64_t now_ms)
 		leave_or_free(groups, queue->group, now_ms);
 	if (pause_groups(groups))
 		handler_groups_publish(groups);
+	if (groups->lists_outdated) {
+		groups->lists_outdated = false;
+		update_names(groups);
+		update_paused(groups);
+	}
 }

@@ -3,7 +3,7 @@
  * subscriptions are in the routing while it has a connection, and for a second afterwards. Then the handler is away
  * (its messages wait) or, without inbox.handler_memory, its messages are routed anew.
  *
- * A group also limits the part of memory that one handler can take. Dispatch thread only, except the two functions
+ * A group also limits the part of memory that one handler can take. Dispatch thread only, except the three functions
  * that say so. Nothing here blocks.
  */
 #ifndef DISPATCH_GROUPS_HANDLER_GROUPS_H
@@ -52,6 +52,7 @@ struct handler_groups {
 	struct buf names;       /* connected handlers, a JSON array */
 	struct buf away;        /* known handlers without a connection here, a JSON array */
 	struct buf paused;      /* what is paused, a JSON array */
+	bool lists_outdated;    /* there was no memory to update one of them */
 	struct pauses pauses;   /* the same */
 	bool pauses_known;      /* they were read once */
 	uint64_t changes;       /* of handlers, so far */
@@ -92,8 +93,9 @@ void handler_groups_publish(struct handler_groups *groups);
 void handler_group_report_away(
 	const struct handler_groups *groups, const struct handler_group *group);
 
-/* Writes the connected handlers as a JSON array; the handlers that are known and not connected here. Any thread. */
+/* Writes the connected handlers as a JSON array. Any thread. */
 void handler_groups_write_names(struct handler_groups *groups, struct buf *out);
+/* Writes the handlers that are known and not connected here as a JSON array. Any thread. */
 void handler_groups_write_away(struct handler_groups *groups, struct buf *out);
 /* Writes what is paused as a JSON array. Any thread. */
 void handler_groups_write_paused(struct handler_groups *groups, struct buf *out);

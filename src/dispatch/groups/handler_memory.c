@@ -24,11 +24,6 @@ static int64_t memory_ms(const struct handler_groups *groups)
 	return groups->context->options.config->inbox.handler_memory;
 }
 
-void handler_memory_init(struct handler_groups *groups)
-{
-	groups->order->routing_complete = false;
-}
-
 /* False: no memory. */
 static bool add_own(struct job *job, const struct handler_group *group, int64_t now_ms)
 {

@@ -13,8 +13,6 @@
 
 struct job;
 
-/* Without inbox.handler_memory the routing is complete from the start. */
-void handler_memory_init(struct handler_groups *groups);
 /* Gives an exchange to an idle worker when it is time. */
 void handler_memory_run(struct handler_groups *groups, int64_t now_ms);
 /* An exchange has ended. If it failed, the next one is made after a pause, so that other jobs can use the worker. */
