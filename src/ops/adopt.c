@@ -57,8 +57,10 @@ int command_adopt(const struct cli *cli, const struct config *config, struct err
 	CLEANUP(freep) char *cluster_id = NULL;
 	const char *group_id = NULL;
 	struct op op = { .cli = cli, .config = config };
-	int r = ingest_identify(config, &cluster_id, &group_id, err);
+	int r = op_check_words(cli, err);
 
+	if (r == 0)
+		r = ingest_identify(config, &cluster_id, &group_id, err);
 	if (r == 0)
 		r = op_open(&op, err);
 	if (r == 0)

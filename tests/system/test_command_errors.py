@@ -55,7 +55,7 @@ def test_a_wrong_command_line_is_a_usage_error_with_its_reason(inboxd, inbox, li
 
 @pytest.mark.parametrize("arguments, words", [
     (["show", b"\xff"], "event id 1 is not UTF-8"), (["replay", "a", b"\xff", "--yes"], "event id 2 is not UTF-8"),
-    (["discard", "a", "--reason", b"\xff"], "--reason: not UTF-8"),
+    (["discard", "a", "--reason", b"\xff"], "--reason: not UTF-8"), (["adopt", "--reason", b"\xff"], "--reason: not UTF-8"),
     (["list", "--code", b"\xff"], "--code: not UTF-8")])
 def test_an_argument_that_is_not_utf_8_is_a_usage_error(inboxd, arguments, words):
     assert words in run(inboxd, *arguments, code=1)
