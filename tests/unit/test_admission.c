@@ -559,6 +559,25 @@ static void without_memory_no_partition_is_partly_created(void **state)
 	admission_free(admission);
 }
 
+static void without_memory_no_admission_is_created(void **state)
+{
+	const struct admission_limits limits = { ORDERING_KEY, 10, 1000 };
+	struct admission *admission = NULL;
+
+	(void)state;
+	for (size_t n = 1;; n++) {
+		int r;
+
+		alloc_fail_at(n);
+		r = admission_new(&admission, &limits, NULL);
+		if (!alloc_fail_never())
+			break;
+		assert_int_equal(r, FAULT_MEMORY);
+		assert_null(admission);
+	}
+	admission_free(admission);
+}
+
 static void a_lane_is_in_the_set_once(void **state)
 {
 	struct lane_set set = LANE_SET_INIT;
@@ -671,6 +690,7 @@ int main(void)
 		cmocka_unit_test(a_request_above_the_whole_budget_does_not_wait),
 		cmocka_unit_test(a_wait_for_the_end_of_an_overflow_ends_when_it_ends),
 		cmocka_unit_test(without_memory_no_partition_is_partly_created),
+		cmocka_unit_test(without_memory_no_admission_is_created),
 		cmocka_unit_test(a_lane_is_in_the_set_once),
 	};
 

@@ -86,15 +86,16 @@ static void unlock(struct admission *admission)
 static int add_consumer(struct admission *admission, const char *name, enum ordering ordering)
 {
 	size_t count = admission->consumer_count;
-	struct listed *consumers = realloc(admission->consumers, (count + 1) * sizeof(*consumers));
-	char *copy;
+	char *copy = strdup(name);
+	struct listed *consumers = NULL;
 
-	if (consumers == NULL)
+	if (copy != NULL)
+		consumers = realloc(admission->consumers, (count + 1) * sizeof(*consumers));
+	if (consumers == NULL) {
+		free(copy);
 		return FAULT_MEMORY;
+	}
 	admission->consumers = consumers;
-	copy = strdup(name);
-	if (copy == NULL)
-		return FAULT_MEMORY;
 	consumers[count] = (struct listed){ .name = copy, .ordering = ordering };
 	admission->consumer_count++;
 	return (int)count;
