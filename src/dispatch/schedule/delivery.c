@@ -246,6 +246,14 @@ static void fail_delivery(struct schedule *schedule, struct entry *entry)
 	entry_return(schedule->order, entry);
 }
 
+void deliveries_fail(struct schedule *schedule, struct connection *connection)
+{
+	struct entry *entry;
+
+	while ((entry = TAILQ_FIRST(&connection->open)) != NULL)
+		fail_delivery(schedule, entry);
+}
+
 static void deliver_one(
 	struct schedule *schedule, struct connection *connection, struct entry *entry)
 {

@@ -77,6 +77,8 @@ void deliveries_cancel_all(struct schedule *schedule, const char *reason);
 /* The connection ends. Its open deliveries get the verdict of a lost connection, but in an ordered batch only the first
  * of each lane. */
 void deliveries_lose(struct schedule *schedule, struct connection *connection);
+/* Nothing was sent, for lack of memory: the open deliveries of the connection go back to the table, and nothing is counted. */
+void deliveries_fail(struct schedule *schedule, struct connection *connection);
 /* Sets the deadline of an open delivery, or the entry's limit if that is earlier. */
 void delivery_extend(struct entry *entry, int64_t deadline_ms);
 /* The partition of the stream was revoked. Its open deliveries may finish within one more timeout of their handler, and no

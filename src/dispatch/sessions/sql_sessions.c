@@ -251,7 +251,8 @@ static void add_row(struct job *job, const struct entry *entry, const struct ent
 	};
 }
 
-/* Gives what the scheduler has delivered to the worker. Without memory the messages go back to the table. */
+/* Gives what the scheduler has delivered to the worker. Without memory nothing was called, so the messages go back to the
+ * table, and nothing is counted. */
 static void give_call(struct sql_session *own)
 {
 	struct connection *connection = &own->session.connection;
@@ -266,7 +267,7 @@ static void give_call(struct sql_session *own)
 		count++;
 	job = job_of(own, JOB_CALL, count);
 	if (job == NULL) {
-		deliveries_lose(own->session.sessions->schedule, connection);
+		deliveries_fail(own->session.sessions->schedule, connection);
 		return;
 	}
 	TAILQ_FOREACH (entry, &call->entries, delivery.call_link) {
