@@ -31,10 +31,19 @@ void settler_init(struct settler *settler)
 	TAILQ_INIT(&settler->raise);
 }
 
+/* Inserts by the time of the next try, from the tail. */
 void settler_add_raise(struct table *table, struct entry *entry)
 {
+	struct entry_list *raise = &table->settler.raise;
+	struct entry *before = TAILQ_LAST(raise, entry_list);
+
+	while (before != NULL && before->settling.retry_at_ms > entry->settling.retry_at_ms)
+		before = TAILQ_PREV(before, entry_list, link);
+	if (before == NULL)
+		TAILQ_INSERT_HEAD(raise, entry, link);
+	else
+		TAILQ_INSERT_AFTER(raise, before, entry, link);
 	entry->raising = true;
-	TAILQ_INSERT_TAIL(&table->settler.raise, entry, link);
 	table->settler.raise_count++;
 	context_request_round(table->context);
 }
@@ -162,6 +171,25 @@ static void unlock_due(struct table *table, int64_t now_ms)
 	}
 }
 
+/* Gives the suspects whose time has come. */
+static void give_raise(struct table *table, int64_t now_ms)
+{
+	struct settler *settler = &table->settler;
+	const struct entry *entry;
+	size_t due = 0;
+	size_t left;
+
+	TAILQ_FOREACH (entry, &settler->raise, link) {
+		if (entry->settling.retry_at_ms > now_ms)
+			break;
+		due++;
+	}
+	left = due;
+	if (due > 0 && may_give(table))
+		(void)give(table, JOB_RAISE, &settler->raise, &left);
+	settler->raise_count -= due - left;
+}
+
 static bool is_worth_a_transaction(struct table *table, int64_t now_ms)
 {
 	const struct order *order = table->order;
@@ -190,15 +218,12 @@ static bool is_worth_a_transaction(struct table *table, int64_t now_ms)
 
 void settler_run(struct table *table, int64_t now_ms)
 {
-	struct settler *settler = &table->settler;
 	struct verdict_list *verdicts = &table->order->verdicts;
-	const struct entry *raise = TAILQ_FIRST(&settler->raise);
 
 	unlock_due(table, now_ms);
 	if (jobs_are_on_hold(table, now_ms))
 		return;
-	if (raise != NULL && raise->settling.retry_at_ms <= now_ms && may_give(table))
-		(void)give(table, JOB_RAISE, &settler->raise, &settler->raise_count);
+	give_raise(table, now_ms);
 	give_refused(table, now_ms);
 	while (verdicts->count > 0 && may_give(table) && is_worth_a_transaction(table, now_ms)) {
 		if (!give(table, JOB_SETTLE, &verdicts->entries, &verdicts->count))
