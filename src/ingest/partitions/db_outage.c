@@ -113,7 +113,7 @@ void db_outage_over(struct ingest *ingest)
 	struct outage_log ended;
 
 	if (outage_log_ended(&ingest->outage.log, &ended))
-		log_info("database_back", LOG_INT("failures", ingest->outage.attempt),
+		log_info("database_back", LOG_INT("failures", ended.failures),
 			LOG_OUTAGE_ENDED(&ended, clock_now_ms()));
 	ingest->outage.attempt = 0;
 	atomic_store(&ingest->options.health->database_ok, true);
