@@ -411,7 +411,8 @@ static void finish(struct ingest *ingest)
 	adoption_end(ingest);
 	(void)handover_queue_push(ingest, FINAL_HANDOVER_MS);
 	/* here, because the call may hang, and ingest_stop() waits for this thread only with a time
-	 * limit */
+	 * limit; the queue of a client must end before the client */
+	topic_retention_forget(&ingest->observer.retention);
 	consumer_free(ingest->consumer);
 	ingest->consumer = NULL;
 	db_close(ingest->db);
