@@ -18,9 +18,12 @@ struct daemon_options {
 
 /*
  * Runs until SIGTERM or SIGINT and returns 0; a second signal ends the process at once. Otherwise
- * returns the fault that no retry can cure. Threads start in this order: signals, http, dispatch
- * with its workers, heartbeat, ingest. They stop in the reverse order, except that ingest stops
- * first.
+ * returns the fault that no retry can cure.
+ *
+ * Threads start in this order: signals, http, trace; then, with each instance, dispatch with its workers, heartbeat,
+ * ingest, retention, dead topic, relay. An orderly stop first requests the end of retention, dead topic and relay, and
+ * that dispatch delivers nothing new. Then these end, in this order: ingest, dispatch, retention, dead topic, relay,
+ * heartbeat, trace, http, signals.
  */
 int daemon_run(const struct daemon_options *options, struct err *err);
 

@@ -4,7 +4,8 @@
  * read it.
  *
  * Invariants:
- * - While `stops` is not 0, no partition flows. A partition can also be paused alone.
+ * - While `stops` is not 0, no partition flows. Nor does one flow before the pauses are known, or while its topic is
+ *   paused with --ingest; these are no reasons in `stops`.
  * - While `outage.down`, the only statements sent are those that end the outage.
  * - Only the rows of `storing.sent` and of `storing.committing` use memory budget of the admission.
  * - While a batch is sent and its result is open, the thread only collects the next batch. Code that needs

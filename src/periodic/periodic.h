@@ -1,6 +1,6 @@
 /*
- * Periodic work on the database, with its own thread and connection: retention and the dead topic.
- * A task works in rounds. After a round the thread pauses for as long as the task asks; after a
+ * Periodic work on the database, with its own thread and connection: retention, the dead topic, and
+ * the relay of the outbox. A task works in rounds. After a round the thread pauses for as long as the task asks; after a
  * fault the pause grows, between two limits of the task. Faults never end the process and never
  * delay a batch, a verdict or a heartbeat.
  *

@@ -7,8 +7,8 @@
 #include "store/pg/db.h"
 
 /* Fills options for a session named inboxd/<instance> (fencing finds sessions by this name, rule
- * R5). All timeouts are below the lease. Borrows `config` and `name`, which must exist until
- * db_new(). */
+ * R5). The timeouts of locks and of idle transactions are below the lease; that of statements can be
+ * longer. Borrows `config` and `name`, which must exist until db_new(). */
 void connection_options(
 	const struct config *config, int32_t instance, char name[32], struct db_options *out);
 

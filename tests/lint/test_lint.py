@@ -14,6 +14,7 @@ import rule_functions
 import rule_glossary
 import rule_layers
 import rule_links
+import rule_names
 import rule_rules
 import rule_signals
 import rule_sql
@@ -34,6 +35,21 @@ def words(rule, files):
 
 def function(lines, parameters="void"):
     return STORY + f"static void big({parameters})\n{{\n" + "\tx();\n" * (lines - 3) + "}\n"
+
+
+class Names(unittest.TestCase):
+    def check(self, comment):
+        return words(rule_names, {"src/store/retain_batch.c": f"/*\n * Implements {comment}.\n */\n", "src/store/retain_batch.h": STORY,
+                                  "sql/queries/retain.sql": "-- Retains.\n"})
+
+    def test_a_comment_names_files_that_exist(self):
+        self.assertEqual(self.check("retain_batch.h, which calls store/retain_batch.c and queries/retain.sql"), [])
+        self.assertEqual(self.check("queries.h with job.count and a.c_str, as in <sys/un.h>"), [])
+        self.assertEqual(self.check("retain.h"), ["a comment names retain.h, which does not exist"])
+        self.assertEqual(len(self.check("model/retain_batch.h and retain.sql and batch.h")), 2)
+
+    def test_code_is_no_comment(self):
+        self.assertEqual(words(rule_names, {"src/a.c": STORY + '#include "gone.h"\nint x = a.h;\n'}), [])
 
 
 class Layers(unittest.TestCase):

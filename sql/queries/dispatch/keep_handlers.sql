@@ -8,8 +8,8 @@
 -- $6 whether the hello is not recorded yet, $7 memory in ms, $8 own id. The own row is updated at once, not with the
 -- next heartbeat.
 -- A hello changes the subscriptions only once, so those of a newer hello at another sidecar stay. A handler that left and
--- was forgotten stays forgotten. Rows are locked in the order of their names, or skipped, so that two sidecars cannot
--- deadlock.
+-- was forgotten stays forgotten. The rows of the given handlers are locked in the order of their names, and locked rows of
+-- others are skipped, so that two sidecars cannot deadlock.
 WITH said AS MATERIALIZED (
     SELECT s.*, clock_timestamp() - s.said_ms * interval '1 millisecond' AS said_at
     FROM unnest($1::text[], $2::text[], $3::jsonb[], $4::bigint[], $5::bigint[], $6::boolean[])

@@ -111,7 +111,7 @@ struct hello {
 	const char *role;      /* "requests": no handler, only leased requests; else NULL */
 };
 
-/* One line, read. Everything in it is borrowed from the parser until the next line. */
+/* One line, read. Everything in it but `params` is borrowed from the parser until the next line. */
 struct line {
 	enum line_kind kind;
 	struct bytes id;           /* raw JSON, to be echoed; absent = none, or an answer's */
@@ -123,7 +123,8 @@ struct line {
 	int64_t timeout_ms;        /* LINE_EXTEND */
 	int64_t max_in_flight;     /* LINE_WINDOW */
 	enum leased_method method; /* LINE_LEASED, as the next */
-	struct bytes params; /* JSON text that jsonb accepts; a part of the line that was parsed */
+	struct bytes
+		params; /* JSON text that jsonb accepts; borrowed from the text that was parsed */
 	const struct verdict *verdicts; /* LINE_ANSWER: one, or one an entry of a batch answer */
 	size_t verdict_count;
 	bool batch_answer; /* the answer has "entries"; else one verdict answers all of a batch */
@@ -134,7 +135,7 @@ struct protocol_parser;
 int protocol_parser_new(struct protocol_parser **out, struct err *err);
 void protocol_parser_free(struct protocol_parser *parser);
 /* Reads one line, given without its LF. The caller limits its length. The only fault is FAULT_MEMORY; an invalid line
- * is LINE_INVALID. `out` does not point into `text`. */
+ * is LINE_INVALID. Only the `params` of `out` point into `text`. */
 int protocol_parse(
 	struct protocol_parser *parser, struct bytes text, struct line *out, struct err *err);
 

@@ -13,8 +13,8 @@
 
 /* True when there are rows, rejects or watermark updates to store. */
 bool store_batch_has_work(const struct ingest *ingest);
-/* Sends the current batch and leaves an empty one. Waits up to a quarter of a second for memory
- * budget, and until the server has read the data. True: the batch was sent, and
+/* Sends the current batch and leaves an empty one. Waits up to two seconds for memory budget, as long
+ * as handlers keep finishing messages, and until the server has read the data. True: the batch was sent, and
  * store_batch_finish() must follow. */
 bool store_batch_start(struct ingest *ingest);
 /* True when a whole batch may be collected while one is sent. After a failure the leftover rows

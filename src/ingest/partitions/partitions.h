@@ -3,7 +3,7 @@
  * created when it is seen first and never removed: after a revocation it is ABSENT until Kafka
  * assigns it again. One thread.
  *
- *	          Kafka         inbox_take, search     offset decided
+ *	          Kafka         row taken, search      offset decided
  *	 ABSENT ────────▶ ASSIGNED ──────────▶ TAKEN ─────────────▶ READING
  *	    ▲                                   ▲  ▲                 │ │
  *	    │ revoked (from any)                │  └─ moved by hand, ┘ │ another owner

@@ -145,7 +145,8 @@ void admission_set_routing(struct admission *admission, struct routing *routing)
 bool admission_serves(struct admission *admission, const char *topic);
 
 /*
- * Backpressure (ingest.max_pending): an estimate of the rows that wait or are parked. admission_place() increases it,
+ * Backpressure (ingest.max_pending): an estimate of the rows that wait, or are parked because no handler matches them.
+ * Rows that are parked behind others of their lane do not count. admission_place() increases it,
  * and a count of the table sets it. The caller reads admission_placed() before the count. Rows placed since then may
  * be missing in the count, so they are added to it.
  */

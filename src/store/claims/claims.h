@@ -54,7 +54,7 @@ struct claim_request {
 };
 
 struct claimed_row {
-	struct message *message; /* owned; NULL when the row was parked instead of claimed */
+	struct message *message; /* owned; NULL when the caller has taken it */
 	size_t stream;           /* index of its stream, or of its lane, in the request */
 	bool followed;           /* more rows of its key wait behind it in the table */
 };

@@ -1,5 +1,5 @@
 /*
- * Implements dead.h.
+ * Implements dead_messages.h.
  */
 #include "store/periodic/dead_messages.h"
 

@@ -1,5 +1,5 @@
 /*
- * Implements retain.h. The function inbox.retain() contains the rules.
+ * Implements retain_batch.h. The function inbox.retain() contains the rules.
  */
 #include "store/periodic/retain_batch.h"
 
