@@ -234,6 +234,19 @@ def test_a_backend_that_ends_before_the_commit_is_503_and_keeps_nothing(start, i
     assert orders(inbox) == [1]
 
 
+def test_a_lease_that_ended_without_a_result_is_lost_until_an_operator_decides(service, inbox):
+    inbox.execute("SELECT inbox.request_begin('k', NULL, operation => 'POST /orders', lease => '1 hour')")
+    assert problem_of(service.post()) == (409, "request-outstanding")
+    inbox.execute("UPDATE inbox.requests SET locked_until = now() - interval '1 second'")
+    for _ in range(2):
+        answer = service.post()
+        assert (problem_of(answer), answer.headers.get("retry-after")) == ((409, "outcome-unknown"), None)
+    assert orders(inbox) == []
+    assert inbox.value("SELECT inbox.request_forget('', 'k', 'looked it up')")
+    assert service.post().status == 201
+    assert orders(inbox) == [1]
+
+
 @pytest.mark.parametrize("start", ["servlet"], indirect=True)
 def test_a_servlet_cannot_become_asynchronous(start, inbox):
     assert start().post(then="asynchronous").status == 500

@@ -88,8 +88,26 @@ def test_beside_a_lease_the_answer_says_when_it_ends(db):
     fingerprint = hashlib.sha256(b"POST /orders?a=b\n17").digest()
     db.execute("SELECT inbox.request_begin('k', %s, operation => 'POST /orders', lease => '1 hour')", [fingerprint])
     assert 3500 < int(begin(db).headers["retry-after"]) <= 3600
+
+
+def test_a_lease_that_ended_without_a_result_is_lost_until_an_operator_decides(db):
+    arguments = [hashlib.sha256(b"POST /orders?a=b\n17").digest(), "POST /orders"]
+    db.execute("SELECT inbox.request_begin('k', %s, operation => %s, lease => '1 hour')", arguments)
     set_back(db, "locked_until", by="2 hours")
-    assert begin(db).verdict == "started"
+    for _ in range(2):
+        lost = serve(db)[0]
+        assert (lost.token, *problem(lost)) == (None, "lost", 409, "outcome-unknown")
+        assert "retry-after" not in lost.headers
+    assert problem(serve(db, content=b"18")[0]) == ("mismatch", 422, "key-reused")
+    db.execute("SELECT inbox.request_forget('', 'k', 'looked it up')")
+    assert serve(db)[0].verdict == "started"
+
+
+def test_a_lease_that_failed_runs_again(db):
+    token = value(db, "SELECT token FROM inbox.request_begin('k', %s, operation => 'POST /orders', lease => '1 hour')",
+                  hashlib.sha256(b"POST /orders?a=b\n17").digest())
+    db.execute("SELECT inbox.request_fail(%s)", [token])
+    assert serve(db)[0].verdict == "started"
 
 
 def test_a_key_is_a_quoted_string_or_a_bare_value(db):
