@@ -406,6 +406,46 @@ def test_a_client_that_reads_nothing_disturbs_nobody(sidecar, client, open_clien
     assert sidecar.is_running()
 
 
+# Logs
+
+def test_no_response_is_in_a_log(start, open_client, postgres, inbox):
+    """Neither body nor headers, on any level and after any error."""
+    body, header, key = b"marker-of-a-body", "marker-of-a-header", "x-marker-of-a-name"
+    sidecar = start(log={"level": "debug"})
+    assert "debug" in sidecar.get("/log-level")[2]
+    client = open_client(sidecar)
+    response = {"status": 201, "body": coded(body), "headers": {key: header}}
+    one = begin(client)
+    client.request("request.complete", {"token": one["token"], **response})
+    assert base64.b64decode(begin(client)["body"]) == body
+    refused(client, "request.complete", -32011, "the token is lost", token=one["token"], **response)
+    other = begin(client, "other")["token"]
+    for wrong, words in (({"headers": {key: header, "Set-Cookie": header}}, "Set-Cookie"), ({"headers": {key: header + "\n"}}, "control"),
+                         ({"headers": {key: [header]}}, "headers"), ({"headers": [key, header]}, "must be an object"),
+                         ({"headers": {key: header * 2000}}, "headers"), ({"body": coded(body) + "%"}, "must be base64"),
+                         ({"body": coded(body * 70_000)}, "body"), ({"status": 99}, "params.status"), ({"token": "x"}, "token is 'x'")):
+        refused(client, "request.complete", -32602, words, **{"token": other, **response, **wrong})
+    inbox.execute("ALTER TABLE inbox.requests ADD CONSTRAINT refused CHECK (status <> 418)")  # its error has the whole row
+    refused(client, "request.complete", -32602, "refused", token=other, **{**response, "status": 418})
+    inbox.execute("CREATE FUNCTION public.killer() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM"
+                  " pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$; CREATE TRIGGER killer AFTER UPDATE ON inbox.requests"
+                  " FOR EACH ROW EXECUTE FUNCTION public.killer()")
+    refused(client, "request.complete", -32013, "", token=other, **response)
+    with Wire(sidecar.socket_path) as wire:
+        for _ in range(3):
+            wire.send_line('{"jsonrpc": "2.0", "id": 1, "method": "request.complete", "params": ' + json.dumps(response)[:-1])
+        wire.send_line({"jsonrpc": "2.0", "id": 2, "method": "request.complete", "params": {"token": "x", **response}})
+        assert {wire.read_line()["error"]["code"] for _ in range(4)} == {-32700, -32002}
+    postgres.stop()
+    refused(client, "request.complete", -32013, "", token=other, **response)
+    postgres.start()
+    eventually(lambda: sidecar.get("/readyz")[0] == 200, timeout=60)
+    assert sidecar.stop() == 0
+    assert "event=dispatch_database_lost" in sidecar.stderr
+    for text in (body.decode(), coded(body), body.hex(), header, key):
+        assert text not in sidecar.stderr
+
+
 # Disconnects, kills, outages
 
 def test_the_request_of_a_client_that_has_gone_is_dropped_or_executed_whole(sidecar, client, open_client, inbox, held):
