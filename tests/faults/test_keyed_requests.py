@@ -1,17 +1,25 @@
-"""Requests with idempotency keys whose services are stopped: key, effect and event commit together, once."""
+"""Requests with idempotency keys whose services are stopped and killed: key, effect and event commit
+together, once, and all copies get one answer.
+"""
 
+import collections
 import os
 import pathlib
+import random
 import signal
 import sys
+import time
 
 import pytest
 
+from keyed_service import COPIES, PARTS, answers_in
 from support import process
 from support.wait import eventually
 
 PROGRAM = str(pathlib.Path(__file__).with_name("keyed_service.py"))
 EFFECTS = "CREATE TABLE public.effects (key text, name text)"
+LOCKS = ("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND database ="
+         " (SELECT oid FROM pg_database WHERE datname = current_database())")
 
 
 class Service:
@@ -113,3 +121,77 @@ def test_a_stopped_holder_that_nobody_has_replaced_completes(holder, inbox):
     first.wait()
     assert first.lines[-2:] == ["completed", "begin replay 1 charged first"]
     assert effects(inbox) == ["first"]
+
+
+# --- Killed services --------------------------------------------------------------------------------------------------
+
+
+def answers(paths):
+    """{key: the answers of its copies}"""
+    found = collections.defaultdict(list)
+    for key, answer in (pair for path in paths for pair in answers_in(path)):
+        found[key].append(answer)
+    return found
+
+
+def serve_with_kills(service, postgres, inbox, tmp_path, count):
+    """`count` requests, each by COPIES of PARTS processes. A random one is killed all the time, all of them twice, the second time
+    with PostgreSQL."""
+    chance = random.Random(int(os.environ.get("INBOXD_SEED", 1)))
+    paths = [tmp_path / f"answers {part}" for part in range(PARTS)]
+    kills = 0
+
+    def start(part):
+        return service("all", paths[part], count, part)
+
+    running = [start(part) for part in range(PARTS)]
+    marks = [count // 4, count // 2]
+    while any(one.process.poll() is None for one in running):
+        time.sleep(chance.uniform(0.1, 0.5))
+        part = chance.randrange(PARTS)
+        stopped = [number for number, one in enumerate(running) if one.process.poll() is not None]
+        assert all(running[number].process.returncode == 0 for number in stopped), [running[number].lines for number in stopped]
+        is_mark = bool(marks) and inbox.value("SELECT count(*) FROM public.effects") >= marks[0]
+        for number in range(PARTS) if is_mark else [part]:
+            if running[number].process.poll() is None:
+                running[number].kill()
+                kills += 1
+        if is_mark:
+            marks.pop(0)
+            time.sleep(1)
+            assert inbox.value(LOCKS) == 0, "a key is locked a second after its service was killed"
+            if not marks:
+                postgres.crash()
+                postgres.start()
+        for number in range(PARTS) if is_mark else [part]:
+            if running[number].process.returncode != 0:
+                running[number] = start(number)
+    assert not marks
+    return answers(paths), kills
+
+
+def has_one_effect_a_key(inbox, found, count):
+    made = {row["key"]: row["names"] for row in inbox.query("SELECT key, array_agg(name) AS names FROM public.effects GROUP BY key")}
+    events = inbox.query("SELECT key, array_agg(payload) AS names FROM inbox.outbox GROUP BY key")
+    assert set(made) == set(found) == {f"k{number}" for number in range(count)}
+    assert {key: names for key, names in made.items() if len(names) != 1} == {}
+    assert {key: names for key, names in found.items() if set(names) != set(made[key]) or len(names) < COPIES} == {}
+    assert len(events) == count
+    assert {row["key"]: row["names"] for row in events} == {
+        key.encode(): [f'"{name}"'.encode() for name in names] for key, names in made.items()}
+
+
+def test_each_key_has_one_effect_when_services_are_killed(service, postgres, inbox, tmp_path):
+    """I1, I4: the processes that serve the copies of 800 requests."""
+    found, kills = serve_with_kills(service, postgres, inbox, tmp_path, 800)
+    has_one_effect_a_key(inbox, found, 800)
+    assert kills >= PARTS
+
+
+@pytest.mark.big
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_each_of_ten_thousand_keys_has_one_effect_when_services_are_killed(service, postgres, inbox, tmp_path):
+    found, kills = serve_with_kills(service, postgres, inbox, tmp_path, 10_000)
+    has_one_effect_a_key(inbox, found, 10_000)
+    assert kills >= 20
