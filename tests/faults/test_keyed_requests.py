@@ -1,19 +1,23 @@
-"""Requests with idempotency keys whose services are stopped and killed: key, effect and event commit
+"""Requests with idempotency keys whose services are stopped and killed, and whose database fails over: key, effect and event commit
 together, once, and all copies get one answer.
 """
 
 import collections
+import contextlib
 import os
 import pathlib
 import random
 import signal
 import sys
+import threading
 import time
 
+import psycopg
 import pytest
 
-from keyed_service import COPIES, PARTS, answers_in
+from keyed_service import COPIES, PARTS, answers_in, finish
 from support import process
+from support.inbox import Inbox
 from support.wait import eventually
 
 PROGRAM = str(pathlib.Path(__file__).with_name("keyed_service.py"))
@@ -195,3 +199,84 @@ def test_each_of_ten_thousand_keys_has_one_effect_when_services_are_killed(servi
     found, kills = serve_with_kills(service, postgres, inbox, tmp_path, 10_000)
     has_one_effect_a_key(inbox, found, 10_000)
     assert kills >= 20
+
+
+# --- Failover ---------------------------------------------------------------------------------------------------------
+
+
+class Clients(threading.Thread):
+    """Serves one request after the other in one transaction, until the database is away. `answered` has {key: answer}."""
+
+    def __init__(self, conninfo, number):
+        super().__init__(daemon=True)
+        self.conninfo, self.number = conninfo, number
+        self.answered = {}
+        self.failure = None
+        self.start()
+
+    def run(self):
+        try:
+            with psycopg.connect(self.conninfo, autocommit=True) as connection:
+                while True:
+                    key = f"{self.number}.{len(self.answered)}"
+                    self.answered[key] = serve(connection, key)[1]
+        except psycopg.OperationalError:
+            pass
+        except Exception as error:  # told by the test
+            self.failure = error
+
+
+def serve(connection, key):
+    """(verdict, the answer)"""
+    name = os.urandom(8).hex()
+    with connection.transaction():
+        verdict, token, body = connection.execute(
+            "SELECT verdict, token, convert_from(body, 'UTF8') FROM inbox.request_begin(%s, 'f')", [key]).fetchone()
+        if verdict == "started":
+            finish(connection, token, key, name)
+    return verdict, name if verdict == "started" else body
+
+
+def test_a_failover_to_an_older_copy_loses_key_effect_and_event_or_none(make_server, make_standby, make_inboxd):
+    """I6: services serve requests while the standby stops to follow, and until the primary crashes. Of two leases the standby
+    knows one."""
+    primary = make_server()
+    standby = make_standby(primary)
+    migrated = make_inboxd(postgres={"dbname": "postgres", "port": primary.port}).command("migrate")
+    assert migrated.returncode == 0, migrated.stderr
+    lease = "SELECT token FROM inbox.request_begin(%s, 'f', lease => '1 minute')"
+    with primary.connect() as own:
+        own.execute(EFFECTS)
+        tokens = {"old": own.execute(lease, ["old"]).fetchone()[0]}
+        clients = [Clients(primary.conninfo(), number) for number in range(3)]
+        eventually(lambda: all(len(client.answered) > 50 for client in clients))
+        standby.stop_following()
+        seen = [len(client.answered) for client in clients]
+        tokens["new"] = own.execute(lease, ["new"]).fetchone()[0]
+        with own.transaction():
+            finish(own, tokens["old"], "old", "before")
+        eventually(lambda: all(len(client.answered) > count + 50 for client, count in zip(clients, seen)))
+    primary.crash()
+    for client in clients:
+        client.join(30)
+        assert not client.is_alive() and client.failure is None, client.failure
+    standby.promote()
+    answered = {key: answer for client in clients for key, answer in client.answered.items()}
+    with contextlib.closing(Inbox(standby.conninfo())) as inbox, standby.connect() as own:
+        kept = {row["key"] for row in inbox.query("SELECT key FROM inbox.requests WHERE completed_at IS NOT NULL")}
+        for rows in (inbox.query("SELECT key FROM public.effects"),
+                     inbox.query("SELECT convert_from(key, 'UTF8') AS key FROM inbox.outbox")):
+            assert sorted(row["key"] for row in rows) == sorted(kept)
+        lost = set(answered) - kept
+        assert kept and lost, "the copy has lost nothing, or everything: this proves nothing"
+        for key, answer in answered.items():
+            again = serve(own, key)
+            assert again == ("replay", answer) if key in kept else again[0] == "started", key
+        with own.transaction():
+            finish(own, tokens["old"], "old", "after")
+        with pytest.raises(psycopg.Error) as error, own.transaction():
+            finish(own, tokens["new"], "new", "after")
+        assert error.value.sqlstate == "IB011"
+        assert serve(own, "new")[0] == "started"
+        found = inbox.query("SELECT key, count(*) FROM public.effects GROUP BY key")
+        assert {row["key"]: row["count"] for row in found} == dict.fromkeys(kept | lost | {"old", "new"}, 1)
