@@ -160,12 +160,14 @@ def test_other_responses_are_replayed_byte_for_byte(service, inbox, then):
 
 
 def test_of_copies_at_once_one_runs(start, inbox):
-    services = [start(), start()]
-    with concurrent.futures.ThreadPoolExecutor(10) as pool:
+    services = [start() for _ in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(50) as pool:
         for number in range(5):
-            answers = list(pool.map(lambda n, number=number: services[n % 2].post(f"k{number}", number), range(10)))
+            answers = list(pool.map(lambda n, number=number: services[n % 3].post(f"k{number}", number), range(50)))
             assert {answer.status for answer in answers} <= {201, 409}
             assert all(answer.headers["retry-after"] == "1" for answer in answers if answer.status == 409)
+            answers += [one.post(f"k{number}", number) for one in services]
+            assert all(answer.status == 201 for answer in answers[50:])
             assert len({str(answer.same()) for answer in answers if answer.status == 201}) == 1
     assert orders(inbox) == list(range(5))
 
