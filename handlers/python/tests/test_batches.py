@@ -57,6 +57,20 @@ def test_an_exception_is_the_verdict_for_all(sidecar, start):
     assert statuses(sidecar) == {1: "snooze", 2: "snooze", 3: "snooze"}
 
 
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_cancelled_task_of_the_program_is_a_failure(sidecar, start, ordered, single):
+    async def function(_):
+        task = asyncio.create_task(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    start(function, batches=not single, batch=10, ordered=ordered)
+    sidecar.accept()
+    sidecar.batch(A, A, B)
+    assert statuses(sidecar) == {1: "retry", 2: "skipped" if ordered else "retry", 3: "retry"}
+
+
 def test_in_an_ordered_batch_it_is_the_verdict_for_the_first_of_each_key(sidecar, start):
     def function(batch):
         raise ValueError

@@ -269,6 +269,44 @@ def test_an_async_function_is_cancelled(sidecar, start):
     assert cancelled.wait(5)
 
 
+def test_a_cancelled_task_of_the_program_is_a_failure(sidecar, start):
+    async def function(delivery):
+        task = asyncio.create_task(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    start(function)
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer() == {"status": "retry", "reason": "RuntimeError: CancelledError()", "code": "RuntimeError"}
+
+
+def test_the_end_of_the_loop_is_no_failure(sidecar, tmp_path):
+    async def program():
+        begun = asyncio.Semaphore(0)
+        handler = inboxd.Handler("billing", socket=tmp_path / "inbox.sock", on_error=lambda _, error: failures.append(error))
+
+        @handler.on()
+        async def function(delivery):
+            begun.release()
+            await asyncio.sleep(60)
+
+        tasks.append(asyncio.create_task(handler.serve()))
+        for _ in range(20):
+            await begun.acquire()
+
+    tasks, failures = [], []
+    thread = threading.Thread(target=asyncio.run, args=[program()])
+    thread.start()
+    sidecar.accept()
+    for number in range(20):
+        sidecar.deliver(number)
+    assert sidecar.read_end() == b""
+    thread.join(5)
+    assert not thread.is_alive()
+    assert failures == []
+
+
 def test_a_function_in_a_thread_sees_the_cancel(sidecar, start):
     reasons = []
 

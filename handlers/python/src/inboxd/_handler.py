@@ -167,6 +167,7 @@ class Handler:
         try:
             await self._connect_again_and_again(dispatcher, stopped)
         finally:
+            dispatcher.close()
             stopped.cancel()
             if self._session is not None:
                 self._session.abort()

@@ -71,6 +71,11 @@ class Dispatcher:
         self._ordered = ordered
         self._on_error = on_error
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself keeps only weak references
+        self._closed = False
+
+    def close(self) -> None:
+        """serve() ends. A function that is cancelled from now on gives no verdict."""
+        self._closed = True
 
     def accept(self, session: Session, deliveries: list[Delivery], group: Group | None) -> None:
         """Starts the work on the deliveries of one line."""
@@ -114,10 +119,13 @@ class Dispatcher:
             return False
         try:
             returned = await route.function(delivery)
-        except asyncio.CancelledError:
-            if delivery.cancelled is None:
+        except asyncio.CancelledError as error:
+            if delivery.cancelled is not None:
+                return False
+            await asyncio.sleep(0)  # the end of the loop cancels all tasks, in any order: serve() has seen it after this turn
+            if self._closed:
                 raise
-            return False
+            return self._conclude_error(session, delivery, _as_exception(error))
         except Exception as error:
             return self._conclude_error(session, delivery, error)
         return self._conclude(session, delivery, returned)
@@ -130,7 +138,7 @@ class Dispatcher:
         except Exception as error:
             return self._conclude_error(session, delivery, error)
         except BaseException as error:  # sys.exit() in a thread ends only the function
-            return self._conclude_error(session, delivery, RuntimeError(repr(error)))
+            return self._conclude_error(session, delivery, _as_exception(error))
         return self._conclude(session, delivery, returned)
 
     def _conclude(self, session: Session, delivery: Delivery, returned: Any) -> bool:
@@ -252,9 +260,13 @@ class Dispatcher:
             for delivery in begun:
                 delivery._stop_work = lambda: all(one.cancelled for one in begun) and task.cancel()
             await asyncio.wait({task})
-            if task.cancelled():
-                return {delivery.lane(ordering) for delivery in begun}
-            return self._conclude_batch(session, begun, ordering, task.exception())
+            try:
+                error = task.exception()
+            except asyncio.CancelledError as cancel:  # not by the end of the loop, which cancels this method, too
+                if all(delivery.cancelled for delivery in begun):
+                    return {delivery.lane(ordering) for delivery in begun}
+                error = cancel
+            return self._conclude_batch(session, begun, ordering, error)
 
         def job() -> tuple[list[Delivery], BaseException | None]:
             begun = [delivery for delivery in deliveries if session.begin(delivery)]
@@ -300,6 +312,13 @@ class Dispatcher:
             return SKIPPED
         if isinstance(error, ClaimLost):
             return SKIPPED  # the transaction has rolled back, and only one of the messages is lost
-        if not isinstance(error, Exception):
-            error = RuntimeError(repr(error))
-        return self._answer_to_error(deliveries[0], error)
+        return self._answer_to_error(deliveries[0], _as_exception(error))
+
+
+def _as_exception(error: BaseException) -> Exception:
+    """on_error() and the answers know no SystemExit and no CancelledError."""
+    if isinstance(error, Exception):
+        return error
+    wrapped = RuntimeError(repr(error))
+    wrapped.__cause__ = error
+    return wrapped
