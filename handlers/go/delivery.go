@@ -49,11 +49,12 @@ type Delivery struct {
 	begun      bool
 
 	// What the function has said.
-	result    []byte
-	events    []byte
-	decided   bool
-	verdict   error
-	completed bool
+	result         []byte
+	events         []byte
+	decided        bool
+	verdict        error
+	completed      bool
+	completedAlone bool // by a call of its own, not by that of the batch
 }
 
 // Context returns the context of the work on this message, which the function for it gets, too. It is cancelled when inboxd does not
@@ -143,7 +144,7 @@ func (d *Delivery) SetVerdict(err error) {
 
 // SetCompleted says that a transaction that called inbox.complete() has committed. Complete does this by itself.
 func (d *Delivery) SetCompleted() {
-	d.completed = true
+	d.completed, d.completedAlone = true, true
 }
 
 // Extend moves the deadline to so much time from now.

@@ -68,6 +68,11 @@ def test_a_batch_with_events_is_completed(rows, complete):
     assert emitted(rows) == ["made"]
 
 
+def test_a_batch_leaves_out_what_was_completed_alone(rows, complete):
+    complete("batchAfterOne")
+    assert stored(rows) == [(True, {"n": 1}), (True, None), (True, None)]
+
+
 def test_a_lost_claim_rolls_everything_back(rows, complete):
     assert complete("lost") == "lost 9007.1.17"
     assert rows.value("SELECT to_regclass('effects')") is None

@@ -67,6 +67,12 @@ def test_a_batch_is_completed_at_once(rows, complete):
     assert stored(rows) == [(True, {"n": 1}), (False, None), (True, None)]
 
 
+def test_a_batch_leaves_out_what_was_completed_with_events(rows, complete):
+    complete("aBatchWithEvents")
+    assert stored(rows) == [(True, {"n": 1}), (True, None), (True, None)]
+    assert [row["event_type"] for row in rows.query("SELECT event_type FROM inbox.outbox")] == ["made"]
+
+
 @pytest.mark.parametrize("name", ["lost", "lostAlone"])
 def test_a_lost_claim_rolls_everything_back(rows, complete, name):
     assert complete(name) == "9007.1.17 IB001"

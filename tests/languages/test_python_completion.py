@@ -57,6 +57,18 @@ def test_a_batch_is_completed_at_once(rows):
     assert stored(rows)[1][0] != "processed"
 
 
+def test_a_batch_leaves_out_what_was_completed_with_events(rows):
+    batch = library.Batch([delivery(number) for number in (1, 2, 3)], "none")
+    with rows.connect() as connection:
+        batch.complete(connection)  # a first attempt, whose COMMIT fails
+        connection.rollback()
+        batch[1].complete(connection, None, [library.Emit("made", topic="invoices")])
+        batch.complete(connection, [{"n": 1}, None])
+        connection.commit()
+    assert stored(rows) == [("processed", {"n": 1}), ("processed", None), ("processed", None)]
+    assert [row["event_type"] for row in rows.query("SELECT event_type FROM inbox.outbox")] == ["made"]
+
+
 def test_a_lost_claim_rolls_everything_back(rows):
     batch = library.Batch([delivery(1), delivery(7)], "none")
     with rows.connect() as connection, pytest.raises(library.ClaimLost) as lost, connection.transaction():

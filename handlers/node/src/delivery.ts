@@ -45,6 +45,8 @@ export class Delivery<Data = any> {
   started = false;
   /** @internal True when its transaction has called inbox.complete(). */
   completed = false;
+  /** @internal True when it was completed by a call of its own, not by that of the batch. */
+  completedAlone = false;
   /** @internal */
   verdict: unknown = UNSET;
 
@@ -161,7 +163,7 @@ export class Delivery<Data = any> {
    */
   async complete(client: TransactionClient, result?: unknown, emit: readonly Emit[] = []): Promise<void> {
     await complete(client, completionOf(this.claim, result, emit));
-    this.completed = true;
+    this.completed = this.completedAlone = true;
   }
 
   /**
@@ -184,7 +186,7 @@ export class Delivery<Data = any> {
       await complete(client, completionOf(this.claim, result, emit));
       return returned;
     });
-    this.completed = true;
+    this.completed = this.completedAlone = true;
     return returned;
   }
 
@@ -266,19 +268,20 @@ export class Batch<Data = any> implements Iterable<Delivery<Data>> {
   }
 
   /**
-   * Completes, in a transaction of your own, every message that has no verdict by `Delivery.setVerdict()`: all or none.
+   * Completes, in a transaction of your own, the messages of the batch: all or none. It leaves out the messages with a verdict
+   * by `Delivery.setVerdict()`, and those that `Delivery.complete()` has completed, for example with events.
    *
-   * @param results one for each of these messages; undefined is none. See `Delivery.complete()`.
+   * @param results one for each of the others; undefined is none. See `Delivery.complete()`.
    */
   async complete(client: TransactionClient, results?: readonly unknown[]): Promise<void> {
-    const chosen = this.#withoutVerdict();
+    const chosen = this.#toComplete();
     await complete(client, completionOfAll(claimsOf(chosen), results));
     markCompleted(chosen);
   }
 
   /**
-   * Calls a function in a transaction, completes in it every message that has no verdict by `Delivery.setVerdict()`, and
-   * commits. See `Delivery.transaction()`.
+   * Calls a function in a transaction, completes in it the messages that `complete()` would complete, and commits. See
+   * `Delivery.transaction()`.
    */
   async transaction<Client extends PooledClient, T>(
     pool: TransactionPool<Client>,
@@ -287,7 +290,7 @@ export class Batch<Data = any> implements Iterable<Delivery<Data>> {
     let chosen: Delivery[] = [];
     const returned = await transact(pool, async (client) => {
       const returned = await work(client);
-      chosen = this.#withoutVerdict();
+      chosen = this.#toComplete();
       await complete(client, completionOfAll(claimsOf(chosen)));
       return returned;
     });
@@ -295,8 +298,8 @@ export class Batch<Data = any> implements Iterable<Delivery<Data>> {
     return returned;
   }
 
-  #withoutVerdict(): Delivery[] {
-    return [...this].filter((delivery) => delivery.verdict === UNSET);
+  #toComplete(): Delivery[] {
+    return [...this].filter((delivery) => delivery.verdict === UNSET && !delivery.completedAlone);
   }
 
   /** @internal The deliveries of each lane, in order. */

@@ -50,6 +50,19 @@ const functions = {
     await inOneTransaction((client) => batch.complete(client, [{ n: 1 }, undefined]));
   },
 
+  async aBatchWithEvents() {
+    const batch = new Batch([1, 2, 3].map(delivery), 'none');
+    const client = await pool.connect();
+    await client.query('BEGIN');
+    await batch.complete(client); // a first attempt, whose COMMIT fails
+    await client.query('ROLLBACK');
+    client.release();
+    await inOneTransaction(async (client) => {
+      await batch.deliveries[1].complete(client, undefined, [{ type: 'made', topic: 'invoices' }]);
+      await batch.complete(client, [{ n: 1 }, undefined]);
+    });
+  },
+
   async lost() {
     const batch = new Batch([1, 7].map(delivery), 'none');
     const working = batch.transaction(pool, (client) => client.query('CREATE TABLE effects ()'));

@@ -16,7 +16,10 @@ import (
 	"inboxd"
 )
 
-var ctx = context.Background()
+var (
+	ctx       = context.Background()
+	errCommit = errors.New("the COMMIT fails")
+)
 
 // A driver has what the functions need of pgx, and of database/sql.
 type driver interface {
@@ -100,6 +103,17 @@ var functions = map[string]func(driver) (string, error){
 		b := batch(1, 2)
 		err := b.Deliveries[1].Emit(inboxd.OutboxEvent{Type: "made", Topic: "invoices"})
 		return "", errors.Join(err, db.complete(b, nothing))
+	},
+	"batchAfterOne": func(db driver) (string, error) {
+		b := batch(1, 2, 3)
+		b.Deliveries[0].SetResult(map[string]int{"n": 1})
+		// A first attempt, whose COMMIT fails.
+		if err := db.inTx(func(tx inboxd.Tx) error { return errors.Join(b.Complete(ctx, tx), errCommit) }); !errors.Is(err, errCommit) {
+			return "", err
+		}
+		return "", db.inTx(func(tx inboxd.Tx) error {
+			return errors.Join(b.Deliveries[1].Complete(ctx, tx), b.Complete(ctx, tx))
+		})
 	},
 	"lost": func(db driver) (string, error) {
 		var lost *inboxd.ClaimLostError

@@ -26,6 +26,7 @@ public final class CompleteWithJdbc {
             case "withAnotherVerdict" -> withAnotherVerdict();
             case "withEvents" -> withEvents();
             case "aBatch" -> aBatch();
+            case "aBatchWithEvents" -> aBatchWithEvents();
             case "lost" -> lost();
             case "lostAlone" -> lostAlone();
             case "withoutTransaction" -> withoutTransaction();
@@ -85,6 +86,19 @@ public final class CompleteWithJdbc {
         batch.deliveries().get(1).setVerdict(Verdict.retry("locked"));
         try (Connection connection = SOURCE.getConnection()) {
             connection.setAutoCommit(false);
+            batch.complete(connection, Arrays.asList(Map.of("n", 1), null));
+            connection.commit();
+        }
+    }
+
+    private static void aBatchWithEvents() throws SQLException {
+        Batch batch = batch(1, 2, 3);
+        try (Connection connection = SOURCE.getConnection()) {
+            connection.setAutoCommit(false);
+            batch.complete(connection); // a first attempt, whose COMMIT fails
+            connection.rollback();
+            Emit made = Emit.to("invoices", "made");
+            batch.deliveries().get(1).complete(connection, Verdict.done().emit(made));
             batch.complete(connection, Arrays.asList(Map.of("n", 1), null));
             connection.commit();
         }
