@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import http.client
 import io
 import json
+import threading
+from wsgiref import simple_server
 
 import pytest
 from inboxd import asgi, wsgi
@@ -296,6 +299,11 @@ def test_a_program_is_not_cancelled_while_its_client_waits(monkeypatch):
 # --- Bodies that something else has read ---
 
 
+class Quiet(simple_server.WSGIRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
 def problem_of(answer):
     return answer[0], json.loads(answer[2])["type"]
 
@@ -317,6 +325,33 @@ def test_a_decoded_body_may_be_longer_if_the_input_ends():
     environ = {"CONTENT_LENGTH": "2", "HTTP_CONTENT_ENCODING": "gzip", "wsgi.input_terminated": True}
     assert serve_wsgi(made, database, b"12345", **environ)[0] == 201
     assert database.values["begin"][3] == b"12345"
+
+
+def test_a_chunked_body_whose_end_the_server_does_not_know_is_not_compared():
+    database = SyncConnection()
+    app = wsgi.IdempotencyMiddleware(made, database.connect)
+    with simple_server.make_server("127.0.0.1", 0, app, handler_class=Quiet) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+        client.request("POST", "/orders", iter([b"17"]), {"idempotency-key": "k"}, encode_chunked=True)
+        answer = client.getresponse()
+        assert (answer.status, json.loads(answer.read())["type"]) == (415, "request-unread")
+        thread.join(10)
+    assert database.calls == []
+
+
+def test_a_chunked_body_that_the_server_ends_is_compared():
+    database = SyncConnection()
+    environ = {"CONTENT_LENGTH": "", "HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}
+    assert serve_wsgi(made, database, b"17", **environ)[0] == 201
+    assert database.values["begin"][3] == b"17"
+
+
+def test_a_request_without_a_body_runs():
+    environ = {"CONTENT_LENGTH": ""}
+    assert serve_wsgi(made, database := SyncConnection(), b"", **environ)[0] == 201
+    assert database.values["begin"][3] == b""
 
 
 def test_a_body_that_ends_early_is_refused():

@@ -69,7 +69,10 @@ def _body(exchange: Exchange, environ: Environ) -> bytes:
     announced = int(environ.get("CONTENT_LENGTH") or 0)
     exchange.check_body(announced)
     # the server ends the input where the body ends, or does not; a filter may have decoded the body, or read it
-    body: bytes = environ["wsgi.input"].read(exchange.rules.max_body + 1 if environ.get("wsgi.input_terminated") else announced)
+    terminated = environ.get("wsgi.input_terminated")
+    if environ.get("HTTP_TRANSFER_ENCODING") and not terminated and not environ.get("CONTENT_LENGTH"):
+        raise Undo(problem(415, "request-unread", "the server does not say where a chunked body ends; send a content-length"))
+    body: bytes = environ["wsgi.input"].read(exchange.rules.max_body + 1 if terminated else announced)
     exchange.check_body(len(body))
     if announced and not body:
         raise Undo(
