@@ -116,13 +116,21 @@ def test_the_delivery(sidecar, start):
     start(seen.append)
     sidecar.accept()
     sidecar.deliver(
-        1, delivery={"attempt": 3, "replay": True, "seq": "9223372036854775807", "deadline": "2026-01-02T03:04:05Z"}
+        1,
+        delivery={
+            "attempt": 3,
+            "replay": True,
+            "seq": "9223372036854775807",
+            "deadline": "2026-01-02T03:04:05Z",
+            "consumer": "search",
+        },
     )
     sidecar.answer()
     delivery = seen[0]
     assert (delivery.claim, delivery.seq, delivery.attempt, delivery.max_attempts) == ("1.1.17", 9223372036854775807, 3, 10)
     assert delivery.replay
     assert delivery.deadline.year == 2026
+    assert delivery.consumer == "search"
     assert "attempt=3" in repr(delivery)
 
 

@@ -84,6 +84,12 @@ class Delivery:
         return int(self._members.get("max_attempts", 0))
 
     @property
+    def consumer(self) -> str | None:
+        """The consumer, if the configuration of inboxd has several."""
+        name = self._members.get("consumer")
+        return None if name is None else str(name)
+
+    @property
     def deadline(self) -> datetime | None:
         """The first deadline, by the clock of inboxd. ``extend()`` does not change it."""
         text = self._members.get("deadline")
