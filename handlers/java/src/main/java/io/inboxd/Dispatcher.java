@@ -178,7 +178,7 @@ final class Dispatcher {
     }
 
     private static void log(Delivery delivery, Throwable error) {
-        if (delivery.isCancelled() || error instanceof VerdictException || Failure.isClaimLost(error)) {
+        if (delivery.isCancelled() || Failure.isVerdict(error) || Failure.isClaimLost(error)) {
             return;
         }
         if (Failure.isAway(error)) {

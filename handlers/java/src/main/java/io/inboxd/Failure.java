@@ -8,7 +8,7 @@ import java.time.Duration;
 import java.util.Optional;
 import java.util.regex.Pattern;
 
-/** What an exception of a function means. Frameworks wrap those of JDBC, so the causes count, too. */
+/** What an exception of a function means. Frameworks wrap exceptions, so the causes count, too. */
 final class Failure {
     private static final Duration AWAY_DELAY = Duration.ofSeconds(1);
     // SQLSTATEs that the message has not caused: connection, standby, deadlock, no resources, shutdown.
@@ -19,7 +19,8 @@ final class Failure {
 
     /** The verdict for an exception: its own, or that the database is unavailable, or a retry. */
     static Verdict verdictOf(Throwable error) {
-        if (error instanceof VerdictException thrown) {
+        VerdictException thrown = find(VerdictException.class, error);
+        if (thrown != null) {
             return thrown.verdict();
         }
         if (isAway(error)) {
@@ -29,6 +30,11 @@ final class Failure {
         return new Verdict.Retry(textOf(error), null, sqlStateOf(error).orElse(nameOf(error)));
     }
 
+    /** True if the function has thrown a verdict. */
+    static boolean isVerdict(Throwable error) {
+        return find(VerdictException.class, error) != null;
+    }
+
     /** True if the claim is lost. */
     static boolean isClaimLost(Throwable error) {
         return sqlStateOf(error).filter(ClaimLostException.SQLSTATE::equals).isPresent();
@@ -36,13 +42,13 @@ final class Failure {
 
     /** The claim that is lost; empty if the exception names none. */
     static String lostClaim(Throwable error) {
-        SQLException found = sqlExceptionOf(error);
+        SQLException found = find(SQLException.class, error);
         return found instanceof ClaimLostException lost ? lost.claim() : "";
     }
 
     /** True if the database caused the failure, not the message: such an attempt is not counted. */
     static boolean isAway(Throwable error) {
-        SQLException found = sqlExceptionOf(error);
+        SQLException found = find(SQLException.class, error);
         return found instanceof SQLTransientConnectionException
                 || found instanceof SQLNonTransientConnectionException
                 || found instanceof SQLRecoverableException
@@ -52,14 +58,15 @@ final class Failure {
     }
 
     private static Optional<String> sqlStateOf(Throwable error) {
-        return Optional.ofNullable(sqlExceptionOf(error)).map(SQLException::getSQLState);
+        return Optional.ofNullable(find(SQLException.class, error)).map(SQLException::getSQLState);
     }
 
-    private static SQLException sqlExceptionOf(Throwable error) {
+    /** The first of this class among the exception and its causes; null if there is none. */
+    private static <T extends Throwable> T find(Class<T> wanted, Throwable error) {
         Throwable cause = error;
         for (int depth = 0; cause != null && depth < CAUSES_MAX; depth++) {
-            if (cause instanceof SQLException found) {
-                return found;
+            if (wanted.isInstance(cause)) {
+                return wanted.cast(cause);
             }
             cause = cause.getCause();
         }

@@ -117,6 +117,12 @@ class FunctionsTest {
                         new RuntimeException("wrapped", unique),
                         "{'status':'retry','reason':'RuntimeException: wrapped','code':'23505'}"),
                 Arguments.of(
+                        new RuntimeException("wrapped", new VerdictException(Verdict.dead("no such order"))),
+                        "{'status':'dead','reason':'no such order'}"),
+                Arguments.of(
+                        new RuntimeException("wrapped", new VerdictException(Verdict.dead("no such order"), unique)),
+                        "{'status':'dead','reason':'no such order'}"),
+                Arguments.of(
                         new SQLException("deadlock", "40P01"),
                         "{'status':'snooze','delay_ms':1000,'reason':'SQLException: deadlock','code':'40P01'}"),
                 Arguments.of(
