@@ -2,7 +2,7 @@
 
 import pytest
 
-from languages.libraries import COMMANDS, OTHERS
+from languages.libraries import COMMANDS, EMITTERS, OTHERS
 from support.examples import Example
 from system.conftest import *  # noqa: F401,F403 pylint: disable=wildcard-import,unused-wildcard-import
 from system.test_examples import orders, sidecar  # noqa: F401 pylint: disable=unused-import
@@ -15,7 +15,8 @@ def example(sidecar, postgres_server, database):  # noqa: F811 pylint: disable=r
 
     def start(name, port=None):
         env = {**postgres_server.environment(database), "PGAPPNAME": "example"}
-        made.append(Example(name, sidecar.socket_path, {**env, "PGPORT": str(port or env["PGPORT"])}, (COMMANDS | OTHERS)[name]))
+        command = (COMMANDS | OTHERS | EMITTERS)[name]
+        made.append(Example(name, sidecar.socket_path, {**env, "PGPORT": str(port or env["PGPORT"])}, command))
         return made[-1]
 
     yield start

@@ -52,3 +52,7 @@ OTHERS = {
     "java-minimal": java("Minimal"),
     "java-service": java("Service"),
 }
+# Examples that answer messages of the type order.paid with an event for the topic shipments.
+EMITTERS = {
+    "python-emit": _python("emit.py"),
+}

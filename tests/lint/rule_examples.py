@@ -1,18 +1,21 @@
-"""Code in C, Python, JavaScript or Go in the documentation is an exact part of a file in examples/, or in the examples of a library in handlers/.
-Tests build and run these files (examples/test_examples.py, tests/system/test_examples.py, tests/languages), so the documented
-code is tested."""
+"""Code in C, Python, JavaScript, Go or Java in the documentation is an exact part of a file in examples/, or in the examples of a library
+in handlers/. A method of a Java class is indented there. Tests build and run these files (examples/test_examples.py,
+tests/system/test_examples.py, tests/languages), so the documented code is tested."""
 
 import re
+import textwrap
 
 _FENCE = re.compile(r"^```(\w*)$")
-LANGUAGES = {"c": ".c", "python": ".py", "js": ".js", "go": ".go"}
+LANGUAGES = {"c": ".c", "python": ".py", "js": ".js", "go": ".go", "java": ".java"}
 
 
 def problems(tree):
     for path in ("README.md", "docs/handlers.md"):
         for number, language, block in _blocks(tree, path):
             suffix = LANGUAGES.get(language)
-            if suffix and not any(block in tree.text(file) for file in tree.paths(f"examples/*{suffix}", f"handlers/*/examples/*{suffix}")):
+            forms = [block, textwrap.indent(block, "    ")] if language == "java" else [block]
+            files = tree.paths(f"examples/*{suffix}", f"handlers/*/examples/*{suffix}")
+            if suffix and not any(form in tree.text(file) for form in forms for file in files):
                 yield path, number, "shows what is not in this form in any file of examples/ or of handlers/*/examples/"
 
 

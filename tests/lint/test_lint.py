@@ -280,6 +280,13 @@ class Examples(unittest.TestCase):
         self.assertTrue(self.check("print(2)\n"))
         self.assertTrue(self.check("print(1) # more\n"))
 
+    def test_a_method_in_java_is_indented_in_its_example(self):
+        shown = "```java\nvoid run() {\n\n    end();\n}\n```\n"
+        for method, found in (("    void run() {\n\n        end();\n    }\n", False), ("    void run() {\n        end();\n    }\n", True)):
+            example = f"class A {{\n{method}}}\n"
+            files = {"README.md": "", "docs/handlers.md": shown, "handlers/java/examples/A.java": example}
+            self.assertEqual(bool(words(rule_examples, files)), found)
+
 
 class Circles(unittest.TestCase):
     def check(self, **bodies):

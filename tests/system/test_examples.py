@@ -66,12 +66,12 @@ def example(sidecar, postgres_server, database):
 
 @pytest.fixture
 def orders(streams, name):
-    """orders(count, cents=…) -> the ids of that many new orders, unique to the test."""
+    """orders(count, cents=…, event_type=…) -> the ids of that many new orders, unique to the test."""
 
-    def make(count, cents=1250):
+    def make(count, cents=1250, event_type="order.created"):
         new = [f"{name}-{next(numbers)}" for _ in range(count)]
         streams.produce_many(TOPIC, (
-            {"key": f"{name}-{number % 20}", "headers": [("id", order), ("eventType", "order.created")],
+            {"key": f"{name}-{number % 20}", "headers": [("id", order), ("eventType", event_type)],
              "value": json.dumps({"order": int(order.rpartition("-")[2]), "customer": "c", "cents": cents}).encode()}
             for number, order in enumerate(new)))
         return new
