@@ -312,6 +312,7 @@ int main(void)
 	struct inbox_handler_options options = {
 		.size = sizeof(options),
 		.name = getenv("CONFORMANCE_NAME"),
+		.consumer = getenv("CONFORMANCE_CONSUMER"),
 		.max_in_flight = option("CONFORMANCE_MAX_IN_FLIGHT"),
 		.timeout_ms = option("CONFORMANCE_TIMEOUT_MS"),
 		.batch_max = option("CONFORMANCE_BATCH_MAX"),
