@@ -9,6 +9,7 @@ sys.dont_write_bytecode = True
 
 import rule_circles
 import rule_examples
+import rule_features
 import rule_figures
 import rule_functions
 import rule_glossary
@@ -286,6 +287,34 @@ class Examples(unittest.TestCase):
             example = f"class A {{\n{method}}}\n"
             files = {"README.md": "", "docs/handlers.md": shown, "handlers/java/examples/A.java": example}
             self.assertEqual(bool(words(rule_examples, files)), found)
+
+
+class Features(unittest.TestCase):
+    HEADING = "| feature | C | Python | Node.js | Go | Java |\n|---|---|---|---|---|---|\n"
+    CELLS = ("`inbox_stop()`", "`Handler(name=…)`", "`handler.onBatch()`", "`d.Emit(Event{…})`", "`event.data()`")
+    SOURCES = {"include/inboxd/handler.h": "INBOX_API void inbox_stop(void);\n",
+               "handlers/python/src/inboxd/a.py": "class Handler:\n    name: str\n",
+               "handlers/node/src/a.ts": "class A {\n  onBatch(): void {}\n}\n",
+               "handlers/go/a.go": "type Event struct {\n\tID string\n}\n\nfunc (d *D) Emit(e Event) {\n}\n",
+               "handlers/java/src/main/java/A.java": "public record A(String data, int size) {\n}\n"}
+
+    def check(self, *cells, **sources):
+        return words(rule_features, {**self.SOURCES, **sources, "docs/handlers.md": f"{self.HEADING}| a | {' | '.join(cells)} |\n\n"})
+
+    def test_names_of_the_libraries_exist(self):
+        self.assertEqual(self.check(*self.CELLS), [])
+
+    def test_a_name_that_a_library_does_not_have_is_found(self):
+        wrong = ("`inbox_start()`", "`Handler(names=…)`", "`handler.off()`", "`d.Emit(Events{…})`", "`event.datum()`")
+        for place, cell in enumerate(wrong):
+            self.assertEqual(len(self.check(*self.CELLS[:place], cell, *self.CELLS[place + 1:])), 1, cell)
+
+    def test_a_name_that_is_only_used_or_in_a_test_is_no_definition(self):
+        self.assertTrue(self.check(*self.CELLS, **{"handlers/python/src/inboxd/a.py": "Handler(name=1)\n"}))
+        self.assertTrue(self.check(*self.CELLS, **{"handlers/go/a.go": "", "handlers/go/a_test.go": self.SOURCES["handlers/go/a.go"]}))
+
+    def test_a_missing_cell_is_found(self):
+        self.assertTrue(self.check(*self.CELLS[:4]))
 
 
 class Circles(unittest.TestCase):
