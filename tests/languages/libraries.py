@@ -1,10 +1,12 @@
 """The examples of the handler libraries. Those of COMMANDS make an invoice for each order, exactly once.
 
 They have the table of examples/exactly_once.py, subscribe to the topic orders, and read the PG… variables. handlers/LANGUAGE/check
-prepares what its command needs.
+prepares what its command needs. The program in C comes from the build of the sidecar under test.
 """
 
 import pathlib
+
+from support.sidecar import binary
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = str(ROOT / ".cache/languages/python/bin/python")
@@ -29,6 +31,7 @@ def java(name):
 
 
 COMMANDS = {
+    "c-libpq": [str(pathlib.Path(binary()).parents[1] / "examples/exactly_once")],
     "python-psycopg": _python("exactly_once.py"),
     "python-asyncpg": _python("exactly_once_asyncpg.py"),
     "python-batch": _python("exactly_once_batch.py"),
