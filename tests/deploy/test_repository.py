@@ -20,6 +20,7 @@ SCHEMAS = {
     "ISSUE_TEMPLATE/config.yml": "vendor.github-issue-config",
     "dependabot.yml": "vendor.dependabot",
 }
+LIBRARIES = ("python", "node", "go", "java")
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +166,9 @@ def release(checkout, version, tmp_path):
     shutil.copy2(checkout / "meson.build", target)
     (target / "CHANGELOG.md").write_text(f"# Changelog\n\n## [Unreleased]\n\n- Later.\n\n## [{version}] - 2026-01-02\n\n"
                                          "### Added\n\n- This.\n\n## [0.0.1] - 2026-01-01\n\n- Before.\n")
+    for library in LIBRARIES:
+        changelog = target / "handlers" / library / "CHANGELOG.md"
+        changelog.write_text(f"# Changelog\n\n## [Unreleased]\n\n## [{version}] - 2026-01-02\n\n- This.\n")
     return target
 
 
@@ -189,6 +193,7 @@ def test_another_tag_is_refused(release, tag):
     "handlers/python/src/inboxd/_version.py", "handlers/node/package.json", "handlers/node/src/version.ts", "handlers/go/version.go",
     "handlers/go/README.md", "handlers/java/pom.xml", "handlers/java/README.md",
     "handlers/java/src/main/java/io/inboxd/Version.java", "CHANGELOG.md",
+    *[f"handlers/{library}/CHANGELOG.md" for library in LIBRARIES],
 ])
 def test_a_file_of_another_version_is_named(release, version, file):
     text = (release / file).read_text()
