@@ -268,7 +268,8 @@ def test_a_backfill_notifies_the_sidecars(consumers, connect):
     ("backfill(NULL)", "consumer must be given"), ("backfill('serach')", 'no consumer "serach" is known; known: "billing", "orders"'),
     ("backfill('old')", 'no consumer "old" is known'), ("backfill('search', 'search')", "cannot get its own messages"),
     ("backfill('search', topic => '')", "topic is empty"), ("backfill('search', max_rows => 0)", "max_rows is 0"),
-    ("backfill('search', dry_run => NULL)", "dry_run is NULL"), ("backfill_page('{\"consumer\": \"search\"}', 0, 1)", "until_seq"),
+    ("backfill('search', dry_run => NULL)", "dry_run is NULL"),
+    ("backfill('search', dry_run => true, after_seq => 1)", "after_seq is given with dry_run"), ("backfill_page('{\"consumer\": \"search\"}', 0, 1)", "until_seq"),
     ("backfill_page('{\"consumer\": \"search\", \"key\": \"k\"}', 0, 1)", 'no filter "key"')])
 def test_a_wrong_argument_is_one_clear_error(consumers, call, words):
     consumers.execute("INSERT INTO inbox.inbox_consumers (name, ordering, memory, listed_at) VALUES ('old', 'key', '1 h', '2020-01-01')")

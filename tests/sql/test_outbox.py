@@ -344,6 +344,17 @@ def test_a_retrying_event_is_released_at_once(db):
     assert rows(db, "available_at <= now(), retry_count") == [(True, 0)]
 
 
+def test_failed_events_are_the_dead_and_the_retrying_ones(db):
+    dead(db)
+    for available_at in (None, "infinity", "2100-01-01"):
+        db.execute("INSERT INTO inbox.outbox (topic, event_type, available_at) VALUES ('t', 't', %s)", [available_at])
+    db.execute("INSERT INTO inbox.outbox (topic, event_type, published_at) VALUES ('t', 't', now())")
+    page = "SELECT * FROM inbox.outbox_replay_page('{\"status\": \"failed\"}', 0, 10, 'r')"
+    assert db.execute(page).fetchone() == (2, None)
+    assert rows(db, "status, available_at <= now()") == [
+        ("retrying", True), ("waiting", None), ("parked", False), ("retrying", True), ("published", None)]
+
+
 def test_a_published_event_is_copied_with_its_id(db):
     emitted = value(db, "SELECT inbox.emit('t', 'k', 't', '{}', '{\"h\": \"v\"}', aggregate => 'a', subject => 's')")
     db.execute("UPDATE inbox.outbox SET published_at = now(), kafka_partition = 1, kafka_offset = 2")
@@ -383,7 +394,10 @@ def test_filters_select_events(db):
                                   "outbox_replay_where(event_id => '')", "outbox_replay_where(max_rows => 0)",
                                   "outbox_replay_where(dry_run => NULL)",
                                   "outbox_replay_page('{\"status\": \"dead\", \"foo\": 1}', 0, 1)",
+                                  "outbox_replay_page('{\"status\": \"dead\", \"consumer\": \"\"}', 0, 1)",
+                                  "outbox_discard_page('{\"status\": \"waiting\", \"consumer\": \"mail\"}', 0, 1)",
                                   "outbox_discard_page('{\"status\": \"published\"}', 0, 1)",
+                                  "outbox_discard_page('{\"status\": \"failed\"}', 0, 1)",
                                   "outbox_replay_page('{\"status\": \"dead\", \"died_from\": \"2020-01-01\"}', 0, 1)",
                                   "outbox_replay_page('{\"status\": \"dead\", \"died_to\": \"2020-01-01\"}', 0, 1)"])
 def test_wrong_arguments_of_operators_are_refused(db, call):

@@ -70,6 +70,16 @@ def test_replay_and_discard_change_events(sidecar, emitted, inbox):
         ("outbox_replay", "fixed"), ("outbox_discard", "old"), ("outbox_replay", None)]
 
 
+def test_an_event_id_is_replayed_without_its_status_if_it_is_dead_or_retrying(sidecar, emitted, inbox):
+    for event_id in (emitted[1], emitted[3]):
+        assert run(sidecar, "outbox", "replay", event_id, "--yes") == "1 replayed\n"
+    for event_id in (emitted[0], emitted[2], emitted[4]):
+        assert "no event matches" in run(sidecar, "outbox", "replay", event_id, "--yes", code=6)
+    assert inbox.value("SELECT array_agg(status ORDER BY seq) FROM inbox.events") == [
+        "waiting", "retrying", "parked", "retrying", "published"]
+    assert inbox.value("SELECT bool_and(available_at <= now()) FROM inbox.events WHERE status = 'retrying'")
+
+
 def test_a_dry_run_changes_nothing(sidecar, emitted, inbox):
     before = inbox.query("SELECT * FROM inbox.outbox ORDER BY seq")
     run(sidecar, "outbox", "discard", "--status", "waiting", "--dry-run")
