@@ -1,6 +1,8 @@
 """The outbox: events that the service emits in its transactions are published to Kafka."""
 
 import base64
+import collections
+import concurrent.futures
 import datetime
 import json
 import signal
@@ -249,15 +251,26 @@ def test_a_row_below_the_tip_is_published_within_a_minute(start, outbox, streams
 
 
 def test_ten_thousand_events_of_eight_writers_are_in_the_order_of_their_keys(start, outbox, streams, events):
+    """The writers share the keys. Each one locks a key, and its ten events continue the numbers of the key."""
     start()
-    with outbox.transaction() as emit:
-        for number in range(5000):
-            emit(events, f"k{number % 7}", f"{number:05}")
-    for number in range(5000, 5100):
-        outbox.emit(events, f"k{number % 7}", f"{number:05}")
-    copies = first_copies(streams.read(events, 5100))
-    assert len(copies) == 7 and sum(len(of_key) for of_key in copies.values()) == 5100
-    assert all(of_key == sorted(of_key) for of_key in copies.values())
+    numbers = collections.Counter()  # of a key: of the writer that has its lock
+
+    def write(writer):
+        with outbox.inbox.connect() as service:
+            for turn in range(125):
+                key = f"k{(writer + turn) % 7}"
+                service.execute("SELECT inbox.lock_key(%s, %s)", [events, key])
+                first = numbers[key]
+                numbers[key] += 10
+                service.execute("SELECT inbox.emit(%s, %s, 'T', to_jsonb(number)) FROM generate_series(%s::int, %s::int) number",
+                                [events, key, first, first + 9])
+                service.commit()
+
+    with concurrent.futures.ThreadPoolExecutor(8) as writers:
+        list(writers.map(write, range(8)))
+    assert numbers.total() == 10_000 and len(numbers) == 7
+    copies = first_copies(streams.read(events, 10_000, timeout=90))
+    assert copies == {key.encode(): [str(number) for number in range(count)] for key, count in numbers.items()}
 
 
 # Keeping and deleting
