@@ -1,13 +1,16 @@
 """Several consumers of one message: each has its own rows, order, attempts and handlers."""
 
+import concurrent.futures
 import json
 import signal
+import threading
 
 import pytest
+from confluent_kafka import Producer
 
 from support.scripts import always, DONE
 from support.wait import eventually, throughout
-from support.wire import NEVER, Refused, retry
+from support.wire import NEVER, Refused, retry, settled
 
 THREE = {"billing": {}, "search": {}, "mail": {}}
 
@@ -32,17 +35,38 @@ def rows(inbox):
     return found
 
 
-def test_each_consumer_gets_a_message_once_of_five_copies(start_inboxd, handler, send, inbox):
+def test_each_consumer_makes_its_effect_once_of_five_concurrent_copies(start_inboxd, handler, streams, topic, kafka_server, inbox):
+    """Five producers send the same messages at once. The handlers make their effects with inbox.complete()."""
     sidecar = start_inboxd(consumers=THREE)
-    clients = {name: handler(sidecar, always(DONE), name=name) for name in THREE}
-    for _ in range(5):
-        send("a", key="k")
-    send("b", key="k")
-    eventually(lambda: rows(inbox) == {name: {"a": "processed", "b": "processed"} for name in THREE})
-    for name, client in clients.items():
-        assert ids(client) == ["a", "b"], name
-        assert {delivery.params["delivery"]["consumer"] for delivery in client.deliveries} == {name}
-    assert sidecar.metric("inboxd_duplicates_total") == 4
+    inbox.execute("CREATE TABLE effects (consumer text, event_id text)")
+    wanted = [f"e{number:02}" for number in range(40)]
+
+    def make_effect(delivery):
+        with inbox.connect() as own:
+            own.execute("INSERT INTO effects VALUES (%s, %s)", [delivery.params["delivery"]["consumer"], delivery.event_id])
+            own.execute("SELECT inbox.complete(%s)", [delivery.claim])
+        return settled()
+
+    for name in THREE:
+        handler(sidecar, make_effect, name=name)
+    together = threading.Barrier(5)
+
+    def send_copies(_):
+        producer = Producer({"bootstrap.servers": kafka_server.bootstrap, "linger.ms": 0})
+        producer.list_topics(topic)
+        together.wait()
+        for event_id in wanted:
+            producer.produce(topic, b"{}", key=f"k{event_id[-1]}", headers=[("id", event_id), ("type", "plain")])
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    with concurrent.futures.ThreadPoolExecutor(5) as producers:
+        list(producers.map(send_copies, range(5)))
+    assert sum(streams.log_end(topic).values()) == 5 * len(wanted)
+    eventually(lambda: sidecar.metric("inboxd_duplicates_total") == 4 * len(wanted))
+    eventually(lambda: rows(inbox) == {name: dict.fromkeys(wanted, "processed") for name in THREE})
+    assert sorted(tuple(row.values()) for row in inbox.query("SELECT consumer, event_id FROM effects")) == [
+        (name, event_id) for name in sorted(THREE) for event_id in wanted]
 
 
 def test_each_of_eight_consumers_gets_every_message(start_inboxd, handler, streams, topic, inbox):
