@@ -12,6 +12,7 @@ FAULTS = "faults/test_outbox.py::"
 CLUSTER = "faults/test_kafka_cluster.py::"
 HOLES = "unit/test_holes.c::"
 SQL = "sql/test_relay.py::"
+OPERATORS = "sql/test_outbox.py::"
 EMIT = "sql/test_store_emit.c::"
 ANSWERS = "system/test_emit.py::"
 
@@ -129,4 +130,12 @@ MUTANTS = [
            edit("src/dispatch/order/entries.c", "queue->emit_bytes * HASH_COUNT(order->queues.by_name) >= EMIT_BYTES_MOST;",
                 "queue->emit_bytes < EMIT_BYTES_MOST * 1000;"),
            tests=[ANSWERS + "test_while_many_events_wait_no_answer_is_read_and_none_is_late"]),
+    mutant("O8", "a replay does not give back the attempts",
+           edit("sql/functions/outbox_operators.sql", "SET available_at = now(), dead_at = NULL, retry_count = 0, ",
+                "SET available_at = now(), dead_at = NULL, "),
+           tests=[OPERATORS + "test_a_dead_event_is_released_in_place", OPERATORS + "test_a_retrying_event_is_released_at_once"]),
+    mutant("O8", "the copy of a published event has a new id",
+           edit("sql/functions/outbox_operators.sql", "    SELECT o.event_id, o.source, o.topic,",
+                "    SELECT gen_random_uuid()::text, o.source, o.topic,"),
+           tests=[OPERATORS + "test_a_published_event_is_copied_with_its_id"]),
 ]
