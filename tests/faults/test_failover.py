@@ -2,6 +2,7 @@
 is spent, and work resumes automatically.
 """
 
+import collections
 import contextlib
 import os
 import random
@@ -11,13 +12,15 @@ import subprocess
 import psycopg
 import pytest
 
+from armed import Armed
 from support import pooler
 from support.inbox import Inbox
+from support.outbox import Outbox, first_copies, values
 from support.proxy import Proxy
 from support.scripts import always, DONE
 from support.wait import eventually
 from support.wire import NEVER, settled
-from whole import assert_processed, assert_whole, log_events, produce_all
+from whole import KEYS, assert_processed, assert_whole, log_events, produce_all
 
 
 @pytest.fixture
@@ -142,6 +145,61 @@ def test_failover_to_an_older_copy_reads_again(ends, make_server, make_standby, 
     produce_all(streams, topic, 100, first=400)
     assert_processed(look(standby), 500)
     assert len({delivery.event_id for delivery in client.deliveries + again.deliveries}) == 500
+
+
+@pytest.fixture
+def emitted(look):
+    """emitted(server, topic, numbers): one transaction of the service, whose events have KEYS keys."""
+    def emit_all(server, topic, numbers):
+        with Outbox(look(server)).transaction() as emit:
+            for number in numbers:
+                emit(topic, f"k{number % KEYS}", f"{number:03}")
+
+    return emit_all
+
+
+def of_keys(numbers):
+    return {f"k{key}".encode(): [f"{number:03}" for number in numbers if number % KEYS == key] for key in range(KEYS)}
+
+
+@pytest.mark.parametrize("synchronous", [False, True], ids=["asynchronous", "synchronous"])
+def test_the_outbox_fails_over(make_server, make_standby, look, make_inboxd, streams, make_topic, name, emitted, synchronous):
+    """The copy has events whose deletion it lacks: they are published again. Events of transactions that it lacks are out.
+    With synchronous replication it lacks neither."""
+    events, missing = make_topic(partitions=1), f"{name}.missing"
+    primary = make_server(**({"synchronous_standby_names": "*"} if synchronous else {}))
+    standby = make_standby(primary)
+    armed = Armed(make_inboxd(outbox={"enabled": True}, kafka={"topics": None}, postgres={
+        "host": "127.0.0.1,127.0.0.1", "port": f"{primary.port},{standby.port}", "dbname": "postgres"}))
+    sidecar = armed.sidecar.start()
+    emitted(primary, events, range(50))
+    streams.read(events, 50)
+    emitted(primary, missing, range(20))
+    eventually(lambda: sidecar.metric("inboxd_outbox_held_topics") == 1)
+    armed.arm("outbox_before_record error")  # without effect; the next try of the missing topic comes in five seconds
+    armed.wait_hit("outbox_before_record")
+    armed.arm("outbox_before_record hold")
+    emitted(primary, events, range(50, 100))
+    armed.wait_hit("outbox_before_record", 2)
+    if not synchronous:
+        standby.stop_following()
+    armed.arm()
+    emitted(primary, events, range(100, 150))
+    streams.read(events, 150)
+    eventually(lambda: Outbox(look(primary)).count() == 20)
+    primary.crash()
+    eventually(lambda: Outbox(look(standby)).count() == (20 if synchronous else 70))
+    standby.promote()
+    emitted(standby, events, range(150, 200))
+    emitted(standby, missing, range(20, 40))
+    again = 0 if synchronous else 50
+    assert first_copies(streams.read(events, 200 + again, timeout=60)) == of_keys(range(200))
+    streams.create(missing, 1)
+    assert first_copies(streams.read(missing, 40, timeout=60)) == of_keys(range(40))
+    eventually(lambda: Outbox(look(standby)).count() == 0 and sidecar.metric("inboxd_outbox_held_topics") == 0)
+    copies = collections.Counter(values(streams.read_what_is_there(events)))
+    assert [number for number in range(200) if copies[f"{number:03}"] == 2] == list(range(50, 50 + again))
+    assert copies.total() == 200 + again
 
 
 def test_a_database_that_is_read_only_by_default_can_be_used(inboxd, handler, postgres, database, streams, topic, inbox,

@@ -8,6 +8,7 @@ import pytest
 
 from support import postgres
 from support.inbox import Inbox
+from support.outbox import Outbox, first_copies, values
 from support.scripts import always, DONE
 from support.wait import eventually
 from support.wire import NEVER, retry
@@ -50,6 +51,72 @@ def test_the_inbox_moves_to_a_new_database(postgres_server, database, new_databa
         assert sorted(delivery.event_id for delivery in again.deliveries) == ["later", "open"]
     finally:
         moved.close()
+
+
+@pytest.fixture
+def moved(postgres_server, new_database):
+    """The new database, after copy()."""
+    inbox = Inbox(postgres_server.conninfo(new_database))
+    yield Outbox(inbox)
+    inbox.close()
+
+
+def emit_numbers(outbox, topic, numbers):
+    with outbox.transaction() as emit:
+        for number in numbers:
+            emit(topic, f"k{number % 3}", f"{number:02}")
+
+
+def of_keys(numbers):
+    return {f"k{key}".encode(): [f"{number:02}" for number in numbers if number % 3 == key] for key in range(3)}
+
+
+def test_the_outbox_moves_to_a_new_database(postgres_server, database, new_database, start_inboxd, streams, make_topic, name, inbox,
+                                            moved):
+    """With events that wait, also behind others, and with a dead one."""
+    events, missing, small = make_topic(partitions=1), f"{name}.missing", make_topic(partitions=1, max_message_bytes=20_000)
+    first, outbox = start_inboxd(outbox={"enabled": True, "max_attempts": 1}), Outbox(inbox)
+    emit_numbers(outbox, missing, range(10))
+    outbox.emit(small, "a", "L" * 30_000, id="dead")
+    emit_numbers(outbox, events, range(10))
+    streams.read(events, 10)
+    eventually(lambda: [row["status"] for row in inbox.query("SELECT status FROM inbox.events WHERE event_id = 'dead'")] == ["dead"])
+    eventually(lambda: first.metric("inboxd_outbox_held_topics") == 1 and outbox.count() == 11)
+    assert first.stop() == 0
+    emit_numbers(outbox, events, range(10, 20))
+    copy(postgres_server, database, new_database)
+    second = start_inboxd(outbox={"enabled": True}, postgres={"dbname": new_database})
+    emit_numbers(moved, events, range(20, 30))
+    assert first_copies(streams.read(events, 30)) == of_keys(range(30))
+    emit_numbers(moved, missing, range(10, 20))
+    streams.create(missing, 1)
+    assert first_copies(streams.read(missing, 20)) == of_keys(range(20))
+    assert second.command("outbox", "replay", "dead", "--yes").stdout == "1 replayed\n"
+    streams.configure(small, max_message_bytes=1_000_000)
+    assert values(streams.read(small, 1)) == ["L" * 30_000]
+    eventually(lambda: moved.count() == 0)
+    assert sum(streams.log_end(events).values()) == 30
+
+
+@pytest.mark.slow
+def test_the_outbox_is_restored_from_a_backup(postgres_server, database, new_database, start_inboxd, streams, make_topic, inbox,
+                                              moved):
+    """The backup is older than the last events, and was made while a relay was elected."""
+    events = make_topic(partitions=1)
+    first, outbox = start_inboxd(outbox={"enabled": True, "poll": "20s", "poll_idle": "20s"}), Outbox(inbox)
+    eventually(lambda: first.metric("inboxd_outbox_leader") == 1)
+    emit_numbers(outbox, events, range(10))
+    copy(postgres_server, database, new_database)
+    emit_numbers(outbox, events, range(10, 20))
+    streams.read(events, 20, timeout=60)
+    first.kill()
+    second = start_inboxd(outbox={"enabled": True}, postgres={"dbname": new_database})
+    emit_numbers(moved, events, range(20, 30))
+    records = streams.read(events, 40, timeout=90)
+    assert first_copies(records) == of_keys(range(30))
+    assert values(records[20:30]) == [f"{number:02}" for number in range(10)]
+    eventually(lambda: moved.count() == 0)
+    assert second.metric("inboxd_outbox_held_keys") == 0
 
 
 def test_a_day_is_replayed_while_new_messages_arrive(inboxd, handler, streams, topic, inbox):
