@@ -166,6 +166,50 @@ def test_a_topic_without_answers_delays_no_other_event(cluster, make_inboxd, inb
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("used", [False, True], ids=["new", "used"])
+def test_a_topic_with_a_partition_without_a_leader_holds_only_its_events(cluster, make_inboxd, inbox, name, used):
+    """Its only replica is on the dead node. The relay looks at a topic before the first event of it, and later every five
+    minutes; in between the events of the partition get no answer."""
+    topic, other = f"{name}.leaderless", f"{name}.other"
+    new = NewTopic(topic, replica_assignment=[[1], [2], [3]], num_partitions=3)
+    cluster.admin().create_topics([new])[topic].result(30)
+    cluster.streams.create(other, 1)
+    outbox = Outbox(inbox)
+    sidecar, = publishers(cluster, make_inboxd, name, 1)
+    keys = [f"k{number}" for number in range(12)]
+    first = 0 if used else 1
+    if used:
+        with outbox.transaction() as emit:
+            for key in keys:
+                emit(topic, key, "0")
+        cluster.streams.read(topic, len(keys))
+        eventually(lambda: outbox.count() == 0)
+    cluster.nodes[2].kill()
+    eventually(lambda: cluster.leader(topic, 1) == -1, 60)
+    with outbox.transaction() as emit:
+        for number in range(1, 4):
+            for key in keys:
+                emit(topic, key, str(number))
+    eventually(lambda: sidecar.metric("inboxd_outbox_held_topics") == 1, 60)
+    if not used:
+        errors = {row["error"] for row in outbox.rows()} - {None}
+        assert errors == {"a partition of the topic has no leader"}
+        assert outbox.count() == 3 * len(keys)
+    for number in range(20):
+        outbox.emit(other, "a", str(number))
+        assert values(cluster.streams.read(other, number + 1, timeout=10))[-1] == str(number)
+    for key in keys:
+        outbox.emit(topic, key, "4")
+    throughout(lambda: outbox.count() > 0 and sidecar.metric("inboxd_outbox_held_topics") == 1, 6)
+    cluster.restore()
+    eventually(lambda: outbox.count() == 0 and sidecar.metric("inboxd_outbox_held_topics") == 0, 90)
+    records = cluster.streams.read(topic, sum(cluster.streams.log_end(topic).values()))
+    assert {record.partition() for record in records} == {0, 1, 2}
+    assert first_copies(records) == {key.encode(): [str(number) for number in range(first, 5)] for key in keys}
+    assert sidecar.metric("inboxd_outbox_refused_total") == 0
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("discarded", [False, True], ids=["head", "discarded"])
 def test_late_answers_are_recorded_and_nothing_is_sent_twice(cluster, make_inboxd, inbox, name, unanswered, discarded):
     """The brokers confirm after some seconds what they already have, also events behind the head. An operator who discards

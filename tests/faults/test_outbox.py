@@ -186,6 +186,56 @@ def test_a_transactional_relay_that_was_stopped_is_fenced_by_its_successor(make_
     assert pair[1].metric("inboxd_outbox_leader") == 1 and pair[1].metric("inboxd_outbox_failures_total") == 0
 
 
+@pytest.mark.parametrize("error, copies", [("error_before_commit", 2), ("error_after_commit", 1)])
+def test_a_lost_answer_to_a_commit_loses_and_holds_no_event(make_inboxd, outbox, streams, make_topic, error, copies):
+    """One flight has published, refused and parked events. If its transaction was not committed, they are sent again."""
+    events, small = make_topic(partitions=1), make_topic(partitions=1, max_message_bytes=20_000)
+    sidecar = make_inboxd(outbox={**ON, "max_attempts": 1000}, kafka={"topics": None}, retry={"backoff": "100ms", "backoff_max": "200ms"})
+    armed = Armed(sidecar)
+    armed.arm("outbox_before_record hold")
+    with outbox_filled(sidecar, outbox) as emit:
+        for number in range(50):
+            emit(events, f"k{number % 3}", f"{number:02}")
+        for value in ("a1", "L" * 30_000, "a3"):
+            emit(small, "a", value)
+    sidecar.start()
+    armed.wait_hit("outbox_before_record")
+    armed.arm(f"{error} error")
+    armed.wait_hit(error)
+    eventually(lambda: outbox.count() == 2)
+    assert first_copies(streams.read(events, 50 * copies)) == {
+        f"k{key}".encode(): [f"{number:02}" for number in range(key, 50, 3)] for key in range(3)}
+    assert values(streams.read(small, copies)) == ["a1"] * copies
+    streams.configure(small, max_message_bytes=1_000_000)
+    assert values(streams.read(small, copies + 2, timeout=60))[copies:] == ["L" * 30_000, "a3"]
+    eventually(lambda: outbox.count() == 0 and sidecar.metric("inboxd_outbox_held_keys") == 0)
+    assert sum(streams.log_end(events).values()) == 50 * copies
+
+
+def outbox_filled(sidecar, outbox):
+    """A transaction of the service before the sidecar runs."""
+    assert sidecar.command("migrate").returncode == 0
+    return outbox.transaction()
+
+
+@pytest.mark.parametrize("error", ["error_before_commit", "error_after_commit"])
+def test_lost_answers_to_commits_under_load_keep_the_order(make_inboxd, outbox, streams, events, error):
+    sidecar = make_inboxd(outbox=ON, kafka={"topics": None})
+    armed = Armed(sidecar)
+    sidecar.start()
+    with Writers(outbox, events) as writers:
+        for times in range(1, 6):
+            more = writers.total() + 50
+            eventually(lambda: writers.total() > more)  # pylint: disable=cell-var-from-loop
+            armed.arm("outbox_before_record hold")
+            armed.wait_hit("outbox_before_record", times)
+            armed.arm(f"{error} error")
+            armed.wait_hit(error, times)
+        writers.stop()
+        writers.check(streams)
+    assert sidecar.metric("inboxd_outbox_held_keys") == 0 and sidecar.metric("inboxd_outbox_failures_total") >= 5
+
+
 @pytest.mark.timeout(300)
 def test_a_broker_that_answers_after_40_seconds_has_no_event_too_early(make_inboxd, outbox, streams, kafka, events):
     """What both relays have sent in the meantime is in its sockets, and it writes that, too: copies, without a gap."""

@@ -112,10 +112,10 @@ def chain(sender, sender_server, kafka, receiver, postgres):
     return Chain(one, sender_server, kafka, two, postgres)
 
 
-def all_happen(chain, fleet, sender_at, rounds):
-    """In any order. After each one, events go through the whole chain."""
+def all_happen(chain, fleet, sender_at, rounds, more=()):
+    """In any order, with `more` faults. After each one, events go through the whole chain."""
     for _ in range(rounds):
-        faults = chain.faults(sender_at)
+        faults = [*chain.faults(sender_at), *more]
         fleet.random.shuffle(faults)
         for fault in faults:
             fault()
@@ -227,6 +227,41 @@ def test_each_message_has_one_effect_in_each_of_two_services(chain, sender, rece
     sender.assert_clean()
     records = ends_clean(sender, receiver, streams)
     assert causes(records) == by_key(sender.ledger)
+
+
+def answers_with_an_event(sender, topic):
+    """As emits(), but in the answer, and without an effect here."""
+    def decide(delivered, connect):
+        key, = connect().execute("SELECT key FROM inbox.messages WHERE source = %s AND event_id = %s",
+                                 [delivered.source, delivered.event_id]).fetchone()
+        connect().rollback()
+        return {"status": "done", "emit": [{"topic": topic, "key": key and key.decode(), "type": "seen",
+                                            "data": delivered.event_id, "source": "/shop"}]}
+
+    return decide
+
+
+def answer_lost(instance, error):
+    """The answers to three COMMITs, for example of verdicts with their events."""
+    before = instance.hits().count((error, "error"))
+    instance.arm(f"{error} error *")
+    eventually(lambda: instance.hits().count((error, "error")) >= before + 3, what=f"three times {error}")
+    instance.disarm()
+
+
+@pytest.mark.timeout(900)
+def test_each_message_whose_answer_has_an_event_has_one_effect_in_the_other_service(chain, sender, receiver, streams, long_run):
+    """Each message has one event, also when its answer, its COMMIT or the answer to that is lost."""
+    sender.kinds = {"answered": 1}
+    sender.scripts["answered"] = answers_with_an_event(sender, receiver.topic)
+    sender.produce_in_background(50)
+    more = [lambda error=error: answer_lost(chain.sender, error)
+            for error in ("error_after_settle", "error_after_commit", "error_before_commit")]
+    all_happen(chain, receiver, SENDER_AT, rounds=10 if long_run else 1, more=more)
+    sender.assert_clean()
+    records = ends_clean(sender, receiver, streams)
+    assert causes(records) == by_key(sender.ledger)
+    assert len({dict(record.headers())["ce_id"] for record in records}) == len(sender.ledger.first_copies())
 
 
 def causes(records):
