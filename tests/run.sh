@@ -23,7 +23,7 @@ usage() {
 
 		  lint        layers, format, clang-tidy, function sizes, SQL files, a second compiler
 		  unit        pure modules, with gcc, under ASan and UBSan, and under valgrind
-		  conformance the C library against the handler protocol, and the kit that tests it
+		  conformance the libraries for C and Python against the handler protocol, and the kit that tests them
 		  sql         migrations, queries and functions against a private PostgreSQL
 		  system      the program with sanitizers against a private PostgreSQL and Apache Kafka
 		  deploy      deploy/ and debian/, with the tools that read them
@@ -102,6 +102,8 @@ suite_unit() {
 suite_conformance() {
 	run "conformance: C" python3 "$root/tests/conformance/run.py" --without auto-extend -- \
 		"$root/build-asan/tests/conformance/conformance_c"
+	PYTHONPATH="$root/handlers/python/src" run "conformance: Python" "$root/.venv/bin/python" "$root/tests/conformance/run.py" -- \
+		"$root/.venv/bin/python" "$root/handlers/python/tests/conformance_handler.py" async
 	run "conformance: the kit can fail" pytest_suite -n 3 "$root/tests/conformance"
 }
 
