@@ -99,7 +99,7 @@ def test_a_dry_run_changes_nothing(sidecar, emitted, inbox):
     (["show"], 1, "outbox show: give an event id or a seq"),
     (["show", "nothing"], 6, "there is no event with the id or seq \"nothing\""),
     (["replay"], 1, "outbox replay: give an event id, or filters"),
-    (["replay", "--status", "parked", "--yes"], 1, "status is 'parked'; it may be dead, retrying, published"),
+    (["replay", "--status", "parked", "--yes"], 1, "status is 'parked'; it may be dead, retrying, failed, published"),
     (["discard", "nothing", "--yes"], 6, "no event matches")])
 def test_a_wrong_call_is_explained(sidecar, arguments, code, words):
     assert words in run(sidecar, "outbox", *arguments, code=code)

@@ -175,7 +175,7 @@ static void without_memory_the_lists_stay_as_they_were_until_the_next_tick(void 
 	char after[600] = "[\"other\"";
 	char before[700];
 
-	for (char letter = 'a'; letter <= 'b'; letter++) {
+	for (int letter = 'a'; letter <= 'b'; letter++) {
 		(void)memset(name, letter, sizeof(name) - 1);
 		(void)join(world, name);
 		(void)snprintf(after + strlen(after), sizeof(after) - strlen(after), ",\"%s\"%s",
