@@ -200,7 +200,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         'key', key, 'event_id', event_id, 'received_from', created_from, 'received_to', created_to,
         'max_rows', max_rows, 'after_seq', after_seq,
         'type', type, 'code', code, 'error', error, 'since', since, 'until', until, 'max', max, 'after', after),
-        ARRAY['dead', 'retrying', 'published'], coalesce(after, after_seq), coalesce(max, max_rows), reason, dry_run)
+        ARRAY['dead', 'retrying', 'failed', 'published'], coalesce(after, after_seq), coalesce(max, max_rows), reason, dry_run)
 $$;
 
 -- Sets matching events to dead that are not published yet; dry_run only counts.

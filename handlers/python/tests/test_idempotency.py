@@ -333,10 +333,10 @@ def test_a_chunked_body_whose_end_the_server_does_not_know_is_not_compared():
     with simple_server.make_server("127.0.0.1", 0, app, handler_class=Quiet) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
-        client.request("POST", "/orders", iter([b"17"]), {"idempotency-key": "k"}, encode_chunked=True)
-        answer = client.getresponse()
-        assert (answer.status, json.loads(answer.read())["type"]) == (415, "request-unread")
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)) as client:
+            client.request("POST", "/orders", iter([b"17"]), {"idempotency-key": "k"}, encode_chunked=True)
+            with client.getresponse() as answer:
+                assert (answer.status, json.loads(answer.read())["type"]) == (415, "request-unread")
         thread.join(10)
     assert database.calls == []
 
