@@ -47,7 +47,7 @@ static void on_fault(
 	metric_add(
 		metrics_get(heartbeat->options.metrics, METER_PG_ERRORS, db_error_class(err), NULL),
 		1);
-	if (outage_log_failed(&heartbeat->outage, 0, now_ms))
+	if (outage_log_failed(&heartbeat->outage, beaten ? 1 : 0, now_ms))
 		log_warn("heartbeat_failed", LOG_STR("error", err->text),
 			LOG_INT("retry_in_ms", retry_in_ms),
 			LOG_INT("lease_ms", heartbeat->options.config->worker.lease),

@@ -235,20 +235,6 @@ def test_a_sequence_that_was_set_back_hides_no_event(start, outbox, streams, eve
     assert log_has(sidecar, "outbox_sequence_behind")
 
 
-@pytest.mark.slow
-def test_a_row_below_the_tip_is_published_within_a_minute(start, outbox, streams, events, inbox):
-    """Its number was given up long ago, so that no hole asks for it."""
-    sidecar = start()
-    for number in range(3):
-        outbox.emit(events, "a", str(number))
-    streams.read(events, 3)
-    eventually(lambda: outbox.count() == 0 and sidecar.metric("inboxd_outbox_holes") == 0)
-    inbox.execute("INSERT INTO inbox.outbox (seq, topic, event_type, payload) VALUES (-5, %s, 'T', 'low'), (2, %s, 'T', 'two')",
-                  [events, events])
-    assert sorted(values(streams.read(events, 5, timeout=75))[3:]) == ["low", "two"]
-    eventually(lambda: outbox.count() == 0)
-    assert not log_has(sidecar, "outbox_sequence_behind")
-
 
 def test_ten_thousand_events_of_eight_writers_are_in_the_order_of_their_keys(start, outbox, streams, events):
     """The writers share the keys. Each one locks a key, and its ten events continue the numbers of the key."""

@@ -5,7 +5,7 @@
  *   due        rows that are tried again
  *   late       rows in holes: their transactions committed after those of later seqs
  *   new        rows behind the tip
- *   low        rows below the first open one, where none should be
+ *   low        rows up to the floor, where none should be
  *
  * What is found in one place is one flight (flight.h). Its results are recorded in one transaction, which fails when
  * another instance was elected meanwhile. Then the memory changes: the tip moves, holes are filled, holds become free.
@@ -61,7 +61,7 @@ struct relay {
 	bool elected;
 	/* The memory of an election: */
 	int64_t tip;   /* every row up to it was seen, except those in holes */
-	int64_t floor; /* the one of the election */
+	int64_t floor; /* at the election */
 	struct page_ahead ahead;
 	struct holes holes;
 	struct holds holds;
@@ -546,7 +546,7 @@ static int look_at_new(struct relay *relay, struct err *err)
 	return r != 0 || rows_count(rows) == 0 ? r : send_new(relay, rows, err);
 }
 
-/* After the election up to the floor, page by page; later the lowest rows below the first open one. */
+/* After the election up to the floor, page by page; later only the lowest rows. */
 static int look_at_low(struct relay *relay, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -559,8 +559,7 @@ static int look_at_low(struct relay *relay, struct err *err)
 		return 0;
 	page.rows = sweep ? SWEEP_ROWS : LOW_ROWS;
 	page.after = sweep ? relay->sweep_after : INT64_MIN;
-	r = relay_low(
-		relay->periodic.db, &page, sweep ? relay->floor : lowest_open(relay), &rows, err);
+	r = relay_low(relay->periodic.db, &page, relay->floor, &rows, err);
 	if (r != 0)
 		return r;
 	if (rows_count(rows) > 0)
