@@ -65,14 +65,6 @@ type Completer interface {
 //
 // If Complete returns an error, roll back and return the error. It is a [*ClaimLostError] if the message is not yours any more.
 func (d *Delivery) Complete(ctx context.Context, tx Tx) error {
-	if err := d.complete(ctx, tx); err != nil {
-		return err
-	}
-	d.completedAlone = true
-	return nil
-}
-
-func (d *Delivery) complete(ctx context.Context, tx Tx) error {
 	var err error
 	switch {
 	case d.events != nil:
@@ -89,15 +81,15 @@ func (d *Delivery) complete(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// Complete completes, in a transaction of your own, the messages of the batch, with their results and events: all of them or none. It
-// leaves out the messages with a verdict by [Delivery.SetVerdict], and those that [Delivery.Complete] has completed.
+// Complete completes, in a transaction of your own, every message that has no verdict by [Delivery.SetVerdict]: all of them or none. See
+// [Delivery.Complete].
 func (b *Batch) Complete(ctx context.Context, tx Tx) error {
 	var together []*Delivery
 	for d := range b.All() {
 		switch {
-		case d.decided || d.completedAlone:
+		case d.decided:
 		case d.events != nil: // there is no call for several messages with events
-			if err := d.complete(ctx, tx); err != nil {
+			if err := d.Complete(ctx, tx); err != nil {
 				return err
 			}
 		default:

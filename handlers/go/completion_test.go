@@ -85,21 +85,6 @@ func TestABatchIsCompletedByOneCall(t *testing.T) {
 		[]any{"SELECT inbox.complete($1::text::text[], $2::text::jsonb[])", `{"1.1.17","4.1.17"}`, `{"\"\\\"\\\\\"",NULL}`})
 }
 
-func TestABatchLeavesOutWhatWasCompletedAlone(t *testing.T) {
-	ctx, tx := context.Background(), &fakeTx{}
-	alone, elsewhere, events := delivery(1), delivery(2), delivery(3)
-	elsewhere.SetCompleted()
-	batch := &inboxd.Batch{Deliveries: []*inboxd.Delivery{alone, elsewhere, events, delivery(4)}}
-	err := errors.Join(events.Emit(inboxd.OutboxEvent{Topic: "t", Type: "made"}), alone.Complete(ctx, inboxd.PGX(tx)),
-		batch.Complete(ctx, inboxd.PGX(tx)), batch.Complete(ctx, inboxd.PGX(tx))) // again, after a ROLLBACK
-	if err != nil {
-		t.Fatal(err)
-	}
-	withEvents := []any{"SELECT inbox.complete($1::text, $2::text::jsonb, $3::text::jsonb)", "3.1.17", nil, `[{"topic":"t","type":"made"}]`}
-	rest := []any{"SELECT inbox.complete($1::text::text[], $2::text::jsonb[])", `{"4.1.17"}`, `{NULL}`}
-	expect(t, tx, []any{"SELECT inbox.complete($1::text)", "1.1.17"}, withEvents, rest, withEvents, rest)
-}
-
 func TestABatchWithoutMessagesIsNotCompleted(t *testing.T) {
 	tx := &fakeTx{}
 	if err := (&inboxd.Batch{}).Complete(context.Background(), inboxd.PGX(tx)); err != nil {

@@ -49,12 +49,11 @@ type Delivery struct {
 	begun      bool
 
 	// What the function has said.
-	result         []byte
-	events         []byte
-	decided        bool
-	verdict        error
-	completed      bool
-	completedAlone bool // by a call of its own, not by that of the batch
+	result    []byte
+	events    []byte
+	decided   bool
+	verdict   error
+	completed bool
 }
 
 // Context returns the context of the work on this message, which the function for it gets, too. It is cancelled when inboxd does not
@@ -144,7 +143,7 @@ func (d *Delivery) SetVerdict(err error) {
 
 // SetCompleted says that a transaction that called inbox.complete() has committed. Complete does this by itself.
 func (d *Delivery) SetCompleted() {
-	d.completed, d.completedAlone = true, true
+	d.completed = true
 }
 
 // Extend moves the deadline to so much time from now.

@@ -17,8 +17,8 @@ BEGIN
 END $$;
 
 -- One page: at most max_rows events that fit, after after_seq, in the order of seq. Reads along the primary key, because
--- the table has little else than what waits and what is dead. 'failed' is dead or retrying. With max_rows a page also ends after 100,000 events that
--- did not match.
+-- the table has little else than what waits and what is dead. 'failed' is dead or retrying. With max_rows a page also ends
+-- after 100,000 events that did not match.
 -- looked: the number of rows that were read. last_seq: no row after it was read; NULL = there is none.
 CREATE OR REPLACE FUNCTION inbox.outbox_page(filter jsonb, after_seq bigint, max_rows int,
     OUT seqs bigint[], OUT looked bigint, OUT last_seq bigint)

@@ -38,19 +38,23 @@ RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ended bigint[];
-    found boolean;
+    dropped bigint;
     affected bigint := 0;
 BEGIN
     IF source IS NULL OR event_id IS NULL THEN
         PERFORM inbox.refuse('replay', 'source and event_id must be given');
     END IF;
-    SELECT array_agg(m.seq) FILTER (WHERE m.payload IS NOT NULL OR m.payload_digest IS NULL), count(*) > 0
-    INTO ended, found
+    SELECT array_agg(m.seq) FILTER (WHERE m.payload IS NOT NULL OR m.payload_digest IS NULL),
+           count(*) FILTER (WHERE m.payload IS NULL AND m.payload_digest IS NOT NULL)
+    INTO ended, dropped
     FROM inbox.inbox_messages m
     WHERE m.event_id = replay.event_id AND m.source = replay.source
       AND (replay.consumer IS NULL OR m.consumer = replay.consumer)
       AND (m.processed_at IS NOT NULL OR m.dead_at IS NOT NULL);
-    IF found AND ended IS NULL THEN
+    IF dropped > 0 AND ended IS NOT NULL THEN
+        RAISE NOTICE 'event % of source %: % left out, because retention has dropped their payload',
+            quote_literal(event_id), quote_literal(source), dropped;
+    ELSIF dropped > 0 THEN
         RAISE EXCEPTION 'inbox.replay: retention has dropped the payload of event %', quote_literal(event_id)
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'Produce the event again, under a new id.';

@@ -29,6 +29,7 @@ struct heartbeat {
 	struct lease_clock lease_clock;
 	bool is_first_round;      /* true only in the first round */
 	struct outage_log outage; /* consecutive rounds with a fault */
+	int missed;               /* consecutive heartbeats that failed */
 };
 
 /* A fault behind the heartbeat, for example of the rescue, does not mean that the database is unreachable or that the
@@ -200,6 +201,18 @@ static int rescue(struct heartbeat *heartbeat, struct err *err)
 	return r;
 }
 
+/* Counts faults of the heartbeat apart from those of the steps behind it, so that the first one is tried again at once. The pause
+ * after a step ends when the next heartbeat is due, although the step has taken time. */
+static int64_t pause_after_fault(struct heartbeat *heartbeat, bool beaten)
+{
+	int64_t interval_ms = lease_clock_interval_ms(&heartbeat->lease_clock);
+	int64_t rest_ms = lease_clock_rest_ms(&heartbeat->lease_clock, clock_now_ms());
+	int before = beaten ? (int)heartbeat->outage.failures : heartbeat->missed++;
+	int64_t delay = backoff_delay_ms(100, interval_ms, before, random_u64());
+
+	return beaten && delay > rest_ms ? rest_ms : delay;
+}
+
 /* One round. Returns the time to sleep, in ms. */
 static int64_t run_round(void *arg)
 {
@@ -211,6 +224,8 @@ static int64_t run_round(void *arg)
 	int r = beat(heartbeat, &err);
 
 	beaten = r == 0;
+	if (beaten)
+		heartbeat->missed = 0;
 	if (r == HEARTBEAT_FENCED) {
 		log_error("fenced", LOG_INT("instance", heartbeat->options.instance),
 			LOG_STR("next", "deliveries are cancelled; this process registers as a new "
@@ -228,7 +243,7 @@ static int64_t run_round(void *arg)
 		on_success(heartbeat);
 		return r == RESCUE_MORE ? 0 : interval_ms;
 	}
-	delay = backoff_delay_ms(100, interval_ms, (int)heartbeat->outage.failures, random_u64());
+	delay = pause_after_fault(heartbeat, beaten);
 	on_fault(heartbeat, beaten, &err, delay);
 	return delay;
 }

@@ -8,6 +8,13 @@ int64_t lease_clock_interval_ms(const struct lease_clock *lease_clock)
 	return lease_clock->lease_ms / HEARTBEATS_A_LEASE;
 }
 
+int64_t lease_clock_rest_ms(const struct lease_clock *lease_clock, int64_t now_ms)
+{
+	int64_t rest_ms = lease_clock->sent_ms + lease_clock_interval_ms(lease_clock) - now_ms;
+
+	return rest_ms > 0 ? rest_ms : 0;
+}
+
 /* On time means: at most two intervals from the sending of the previous heartbeat to the answer of
  * this one. If the database was stopped in between, all instances had to wait. */
 int lease_clock_answered(struct lease_clock *lease_clock, int64_t sent_ms, int64_t now_ms)

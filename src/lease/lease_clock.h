@@ -19,6 +19,8 @@ struct lease_clock {
 };
 
 int64_t lease_clock_interval_ms(const struct lease_clock *lease_clock);
+/* How long until the next heartbeat is due, counted from the sending of the last one that counts; 0: it is due. */
+int64_t lease_clock_rest_ms(const struct lease_clock *lease_clock, int64_t now_ms);
 /* The heartbeat sent at sent_ms is answered now. HEARTBEAT_TOO_LATE: its lease has expired, so it
  * does not count. */
 enum { HEARTBEAT_TOO_LATE = 1 };

@@ -109,13 +109,13 @@ static int64_t most_waiting(const struct backfill *backfill)
 	return backfill->op.config->ingest.max_pending / 2;
 }
 
-static int count_waiting(struct backfill *backfill, int64_t *waiting, struct err *err)
+static int count_waiting(struct backfill *backfill, int64_t cap, int64_t *waiting, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
-	params_bigint(&params, most_waiting(backfill) + 1);
+	params_bigint(&params, cap);
 	r = db_run(backfill->op.db, QUERY_OP_BACKFILL_WAITING, &params, &rows, err);
 	if (r == 0)
 		*waiting = rows_int(rows, 0, 0);
@@ -127,19 +127,18 @@ static int note_room(struct backfill *backfill, struct err *err)
 {
 	int64_t most = most_waiting(backfill);
 	int64_t waiting = 0;
-	int r = count_waiting(backfill, &waiting, err);
+	int r = count_waiting(backfill, INT64_MAX, &waiting, err);
 
 	if (r == 0 && waiting + backfill->wanted > most)
 		(void)fprintf(stderr,
 			"the copies do not fit: the command pauses while more than %" PRId64
-			" messages wait (half of ingest.max_pending), and %s%" PRId64
-			" wait now. To avoid the pause, first raise ingest.max_pending in the "
-			"sidecars "
-			"above %" PRId64 " and restart them. The pause also ends if a handler of "
-			"the consumer is connected, "
-			"but a later message of a key can then come before its copies\n",
-			most, waiting > most ? "more than " : "", waiting > most ? most : waiting,
-			2 * (waiting + backfill->wanted));
+			" messages wait (half of ingest.max_pending), and %" PRId64
+			" wait now. To avoid the pause, first raise ingest.max_pending above "
+			"%" PRId64
+			" for the sidecars and for this command, and restart the sidecars. The "
+			"pause also ends if a handler of the consumer is connected, but a later "
+			"message of a key can then come before its copies\n",
+			most, waiting, 2 * (waiting + backfill->wanted));
 	return r;
 }
 
@@ -149,7 +148,7 @@ static int is_full(struct backfill *backfill, bool *full, struct err *err)
 {
 	int64_t most = most_waiting(backfill);
 	int64_t waiting = 0;
-	int r = count_waiting(backfill, &waiting, err);
+	int r = count_waiting(backfill, most + 1, &waiting, err);
 
 	if (r != 0)
 		return r;

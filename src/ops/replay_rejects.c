@@ -3,8 +3,8 @@
  * reject that the rules accept becomes a waiting message; the others stay. The rules are those of
  * ingest (model/identity/identity.h), so the result is what ingest would have stored.
  *
- * All rejects are read twice: once to count the good ones for the confirmation, and once to store
- * at most as many; later arrivals are not included. Each is stored in a transaction of its own, together with the deletion of the reject.
+ * All rejects are read twice: once to count the good ones for the confirmation, and once to store at most as many. Each is
+ * stored in a transaction of its own, together with the deletion of the reject.
  */
 #include <inttypes.h>
 #include <stdlib.h>

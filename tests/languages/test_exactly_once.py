@@ -43,7 +43,7 @@ def test_an_error_of_the_message_spends_its_attempts(example, orders, inbox, lib
     shared.assert_each_once(inbox, good)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(300 + 60 * ROUNDS)
 @pytest.mark.parametrize("sidecar", [{"retry": {"max_crashes": 1000}}], indirect=True)
 def test_effects_happen_once_when_processes_are_killed(sidecar, example, postgres, orders, inbox, library):
     """The handler, the sidecar and PostgreSQL, killed again and again while orders come."""

@@ -58,10 +58,15 @@ def test_a_batch_is_completed_at_once(rows, complete):
     assert stored(rows) == [(True, {"n": 1}), (False, None), (True, None)]
 
 
-def test_a_batch_leaves_out_what_was_completed_with_events(rows, complete):
+def test_a_batch_leaves_out_a_message_that_was_completed_with_events_and_has_a_verdict(rows, complete):
     complete("aBatchWithEvents")
     assert stored(rows) == [(True, {"n": 1}), (True, None), (True, None)]
     assert [row["event_type"] for row in rows.query("SELECT event_type FROM inbox.outbox")] == ["made"]
+
+
+def test_a_repeated_transaction_completes_what_was_completed_alone_before(rows, complete):
+    complete("aRepeatedBatch")
+    assert stored(rows) == [(True, None)] * 3
 
 
 def test_a_lost_claim_rolls_everything_back(rows, complete):

@@ -57,16 +57,25 @@ def test_a_batch_is_completed_at_once(rows):
     assert stored(rows)[1][0] != "processed"
 
 
-def test_a_batch_leaves_out_what_was_completed_with_events(rows):
+def test_a_batch_leaves_out_a_message_that_was_completed_with_events_and_has_a_verdict(rows):
     batch = library.Batch([delivery(number) for number in (1, 2, 3)], "none")
-    with rows.connect() as connection:
-        batch.complete(connection)  # a first attempt, whose COMMIT fails
-        connection.rollback()
+    with rows.connect() as connection, connection.transaction():
         batch[1].complete(connection, None, [library.Emit("made", topic="invoices")])
+        batch[1].set_verdict(library.SETTLED)
         batch.complete(connection, [{"n": 1}, None])
-        connection.commit()
     assert stored(rows) == [("processed", {"n": 1}), ("processed", None), ("processed", None)]
     assert [row["event_type"] for row in rows.query("SELECT event_type FROM inbox.outbox")] == ["made"]
+
+
+def test_a_repeated_transaction_completes_what_was_completed_alone_before(rows):
+    """The rollback takes that completion back, so the batch must not leave the message out."""
+    batch = library.Batch([delivery(number) for number in (1, 2, 3)], "none")
+    with rows.connect() as connection:
+        batch[1].complete(connection)
+        connection.rollback()
+        batch.complete(connection)
+        connection.commit()
+    assert [status for status, _ in stored(rows)] == ["processed"] * 3
 
 
 def test_a_lost_claim_rolls_everything_back(rows):

@@ -44,7 +44,11 @@ def test_a_replay_leaves_the_rows_of_consumers_that_are_not_done(db):
 def test_a_replay_leaves_out_the_rows_whose_payload_was_dropped(db):
     dead(db, "a", consumer="billing")
     processed(db, "a", consumer="search", payload=None)
+    notices = []
+    db.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+    db.execute("SET client_min_messages = notice")
     assert value(db, "SELECT inbox.replay('s', 'a')") is True
+    assert notices == ["event 'a' of source 's': 1 left out, because retention has dropped their payload"]
     assert states(db) == [("a", "billing", "waiting"), ("a", "search", "processed")]
     assert audit(db)[0]["affected"] == 1
     for call in ("inbox.replay('s', 'a')", "inbox.replay('s', 'a', consumer => 'search')"):

@@ -68,6 +68,17 @@ static void a_heartbeat_with_a_late_answer_is_not_on_time(void **state)
 	assert_false(lease_clock_is_steady(&beats));
 }
 
+static void the_next_heartbeat_is_due_an_interval_after_the_sending(void **state)
+{
+	struct lease_clock beats = fresh();
+
+	(void)state;
+	assert_int_equal(lease_clock_answered(&beats, BEGIN_MS, BEGIN_MS + 3000), 0);
+	assert_int_equal(lease_clock_rest_ms(&beats, BEGIN_MS + 3000), 2000);
+	assert_int_equal(lease_clock_rest_ms(&beats, BEGIN_MS + 5000), 0);
+	assert_int_equal(lease_clock_rest_ms(&beats, BEGIN_MS + 9000), 0);
+}
+
 static void a_missed_heartbeat_is_not_on_time(void **state)
 {
 	struct lease_clock beats = fresh();
@@ -99,6 +110,7 @@ int main(void)
 		cmocka_unit_test(an_answer_after_the_lease_is_no_heartbeat),
 		cmocka_unit_test(an_instance_on_time_for_a_whole_lease_is_steady),
 		cmocka_unit_test(a_heartbeat_with_a_late_answer_is_not_on_time),
+		cmocka_unit_test(the_next_heartbeat_is_due_an_interval_after_the_sending),
 		cmocka_unit_test(a_missed_heartbeat_is_not_on_time),
 		cmocka_unit_test(after_a_fault_steadiness_starts_over),
 	};

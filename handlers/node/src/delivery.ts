@@ -45,8 +45,6 @@ export class Delivery<Data = any> {
   started = false;
   /** @internal True when its transaction has called inbox.complete(). */
   completed = false;
-  /** @internal True when it was completed by a call of its own, not by that of the batch. */
-  completedAlone = false;
   /** @internal */
   verdict: unknown = UNSET;
 
@@ -163,7 +161,7 @@ export class Delivery<Data = any> {
    */
   async complete(client: TransactionClient, result?: unknown, emit: readonly Emit[] = []): Promise<void> {
     await complete(client, completionOf(this.claim, result, emit));
-    this.completed = this.completedAlone = true;
+    this.completed = true;
   }
 
   /**
@@ -186,7 +184,7 @@ export class Delivery<Data = any> {
       await complete(client, completionOf(this.claim, result, emit));
       return returned;
     });
-    this.completed = this.completedAlone = true;
+    this.completed = true;
     return returned;
   }
 
@@ -268,20 +266,19 @@ export class Batch<Data = any> implements Iterable<Delivery<Data>> {
   }
 
   /**
-   * Completes, in a transaction of your own, the messages of the batch: all or none. It leaves out the messages with a verdict
-   * by `Delivery.setVerdict()`, and those that `Delivery.complete()` has completed, for example with events.
+   * Completes, in a transaction of your own, every message that has no verdict by `Delivery.setVerdict()`: all or none.
    *
-   * @param results one for each of the others; undefined is none. See `Delivery.complete()`.
+   * @param results one for each of these messages; undefined is none. See `Delivery.complete()`.
    */
   async complete(client: TransactionClient, results?: readonly unknown[]): Promise<void> {
-    const chosen = this.#toComplete();
+    const chosen = this.#withoutVerdict();
     await complete(client, completionOfAll(claimsOf(chosen), results));
     markCompleted(chosen);
   }
 
   /**
-   * Calls a function in a transaction, completes in it the messages that `complete()` would complete, and commits. See
-   * `Delivery.transaction()`.
+   * Calls a function in a transaction, completes in it every message that has no verdict by `Delivery.setVerdict()`, and
+   * commits. See `Delivery.transaction()`.
    */
   async transaction<Client extends PooledClient, T>(
     pool: TransactionPool<Client>,
@@ -290,7 +287,7 @@ export class Batch<Data = any> implements Iterable<Delivery<Data>> {
     let chosen: Delivery[] = [];
     const returned = await transact(pool, async (client) => {
       const returned = await work(client);
-      chosen = this.#toComplete();
+      chosen = this.#withoutVerdict();
       await complete(client, completionOfAll(claimsOf(chosen)));
       return returned;
     });
@@ -298,8 +295,8 @@ export class Batch<Data = any> implements Iterable<Delivery<Data>> {
     return returned;
   }
 
-  #toComplete(): Delivery[] {
-    return [...this].filter((delivery) => delivery.verdict === UNSET && !delivery.completedAlone);
+  #withoutVerdict(): Delivery[] {
+    return [...this].filter((delivery) => delivery.verdict === UNSET);
   }
 
   /** @internal The deliveries of each lane, in order. */

@@ -2,7 +2,7 @@
 
 import pg from 'pg';
 import assert from 'node:assert/strict';
-import { Done, Retry } from 'inboxd';
+import { Done, Retry, SETTLED } from 'inboxd';
 import { Batch, Delivery } from '../dist/delivery.js';
 
 const pool = new pg.Pool();
@@ -52,15 +52,21 @@ const functions = {
 
   async aBatchWithEvents() {
     const batch = new Batch([1, 2, 3].map(delivery), 'none');
-    const client = await pool.connect();
-    await client.query('BEGIN');
-    await batch.complete(client); // a first attempt, whose COMMIT fails
-    await client.query('ROLLBACK');
-    client.release();
     await inOneTransaction(async (client) => {
       await batch.deliveries[1].complete(client, undefined, [{ type: 'made', topic: 'invoices' }]);
+      batch.deliveries[1].setVerdict(SETTLED);
       await batch.complete(client, [{ n: 1 }, undefined]);
     });
+  },
+
+  async aRepeatedBatch() {
+    const batch = new Batch([1, 2, 3].map(delivery), 'none');
+    const client = await pool.connect();
+    await client.query('BEGIN');
+    await batch.deliveries[1].complete(client);
+    await client.query('ROLLBACK');
+    client.release();
+    await inOneTransaction((client) => batch.complete(client));
   },
 
   async lost() {

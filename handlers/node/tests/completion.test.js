@@ -136,32 +136,6 @@ test('a batch is completed by one statement', async (t) => {
   ]);
 });
 
-test('a batch leaves out what was completed alone', async (t) => {
-  const { sidecar, start } = await setUp(t);
-  const client = new Client();
-  start((handler) =>
-    handler.onBatch(async (batch) => {
-      await batch.deliveries[1].complete(client, undefined, [{ type: 'made', topic: 't' }]);
-      await batch.complete(client, [{ n: 1 }, undefined]);
-      await batch.complete(client); // again, after a ROLLBACK
-    }),
-  );
-  await sidecar.accept();
-  sidecar.batch({}, {}, {});
-  assert.deepEqual(await sidecar.statuses(), ['settled', 'settled', 'settled']);
-  assert.deepEqual(
-    client.calls.map(([, values]) => values),
-    [
-      ['2.1.17', null, '[{"type":"made","topic":"t"}]'],
-      [
-        ['1.1.17', '3.1.17'],
-        ['{"n":1}', null],
-      ],
-      [['1.1.17', '3.1.17']],
-    ],
-  );
-});
-
 test('transaction() completes the message between BEGIN and COMMIT', async (t) => {
   const client = new Client();
   const answer = await answerTo(t, async (delivery) => {

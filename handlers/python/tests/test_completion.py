@@ -100,25 +100,6 @@ def test_a_completion_without_a_transaction_is_refused(sidecar, start):
     assert connection.calls == []
 
 
-def test_a_batch_leaves_out_what_was_completed_alone(sidecar, start):
-    connection = Connection()
-
-    def function(batch):
-        batch[1].complete(connection, emit=[inboxd.Emit("made", topic="t")])
-        batch.complete(connection, [{"n": 1}, None])
-        batch.complete(connection)  # again, after a ROLLBACK
-
-    start(function, batches=True)
-    sidecar.accept()
-    sidecar.batch({}, {}, {})
-    assert {number: answer["status"] for number, answer in sidecar.answers().items()} == dict.fromkeys([1, 2, 3], "settled")
-    assert [values for _, values in connection.calls] == [
-        ["2.1.17", None, '[{"type":"made","topic":"t"}]'],
-        [["1.1.17", "3.1.17"], ['{"n":1}', None]],
-        [["1.1.17", "3.1.17"]],
-    ]
-
-
 def test_a_batch_is_completed_by_one_statement(sidecar, start):
     connection = Connection()
 

@@ -29,7 +29,6 @@ class Delivery:
 
     __slots__ = (
         "_completed",
-        "_completed_alone",
         "_deadline",
         "_group",
         "_members",
@@ -57,7 +56,6 @@ class Delivery:
         self._deadline = now + session.timeout
         self._started = False
         self._completed = False
-        self._completed_alone = False  # by its own complete(), not by that of the batch
         self._verdict: Any = UNSET
         self._stop_work: Callable[[], object] | None = None
 
@@ -151,15 +149,15 @@ class Delivery:
         if emit:
             types.append("text::jsonb")
             values.append(to_json([event.members() for event in emit]))
-        return _completion.complete(transaction, types, values, self._complete_alone)
+        return _completion.complete(transaction, types, values, self._complete)
 
     def _cancel(self, reason: str) -> None:
         self.cancelled = reason
         if self._stop_work is not None:
             self._stop_work()
 
-    def _complete_alone(self) -> None:
-        self._completed = self._completed_alone = True
+    def _complete(self) -> None:
+        self._completed = True
 
     def lane(self, ordering: str) -> Lane:
         """What messages that must be processed one after the other have in common. A message without order has its own."""
@@ -213,12 +211,11 @@ class Batch(Sequence[Delivery]):
     def complete(
         self, transaction: SyncTransaction | AsyncTransaction, results: Sequence[Any] | None = None
     ) -> Awaitable[None] | None:
-        """Completes, in your transaction, the messages of the batch: all or none. See ``Delivery.complete()``.
+        """Completes, in your transaction, every message that has no verdict by ``Delivery.set_verdict()``: all or none.
 
-        It leaves out the messages with a verdict by ``Delivery.set_verdict()``, and those that ``Delivery.complete()`` has
-        completed, for example with events. ``results`` has one result, or None, for each of the others.
+        ``results`` has one result, or None, for each of these messages. See ``Delivery.complete()``.
         """
-        chosen = [delivery for delivery in self if delivery._verdict is UNSET and not delivery._completed_alone]
+        chosen = [delivery for delivery in self if delivery._verdict is UNSET]
         types = ["text[]"]
         values: list[Sequence[str | None]] = [[delivery.claim for delivery in chosen]]
         if results is not None:
@@ -227,7 +224,7 @@ class Batch(Sequence[Delivery]):
 
         def on_success() -> None:
             for delivery in chosen:
-                delivery._completed = True
+                delivery._complete()
 
         return _completion.complete(transaction, types, values, on_success)
 

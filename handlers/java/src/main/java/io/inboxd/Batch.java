@@ -94,8 +94,7 @@ public final class Batch implements Iterable<Delivery> {
     }
 
     /**
-     * Completes, in a transaction of your own, the messages of the batch: all or none. It leaves out the messages with a verdict by
-     * {@link Delivery#setVerdict}, and those that {@link Delivery#complete} has completed, for example with events.
+     * Completes, in a transaction of your own, every message that has no verdict by {@link Delivery#setVerdict}: all or none.
      *
      * @param connection to the database of the inbox, with an open transaction
      * @throws ClaimLostException if one of the messages is not yours any more; let it pass, and roll back
@@ -109,19 +108,19 @@ public final class Batch implements Iterable<Delivery> {
      * Completes the messages like {@link #complete(Connection)}, with results.
      *
      * @param connection to the database of the inbox, with an open transaction
-     * @param results one for each message that is not left out, or null for none; an element may be null, too
+     * @param results one for each message without a verdict, or null for none; an element may be null, too
      * @throws ClaimLostException if one of the messages is not yours any more; let it pass, and roll back
      * @throws SQLException if the call fails
      */
     public void complete(Connection connection, List<?> results) throws SQLException {
-        List<Delivery> chosen = toComplete();
+        List<Delivery> chosen = withoutVerdict();
         completeAll(connection, chosen, results);
         chosen.forEach(Delivery::setCompleted);
     }
 
     /**
-     * Calls a function in a transaction, completes in it the messages that {@link #complete(Connection)} would complete, and commits. If
-     * anything fails, it rolls back.
+     * Calls a function in a transaction, completes in it every message that has no verdict by {@link Delivery#setVerdict}, and
+     * commits. If anything fails, it rolls back.
      *
      * @param source connections to the database of the inbox
      * @param work makes the effects
@@ -131,7 +130,7 @@ public final class Batch implements Iterable<Delivery> {
         List<Delivery> chosen = new ArrayList<>();
         Completion.transact(source, connection -> {
             work.apply(connection);
-            chosen.addAll(toComplete());
+            chosen.addAll(withoutVerdict());
             completeAll(connection, chosen, null);
             return true;
         });
@@ -143,10 +142,10 @@ public final class Batch implements Iterable<Delivery> {
         Completion.all(connection, claims, results, deliveries.get(0).mapper());
     }
 
-    private List<Delivery> toComplete() {
+    private List<Delivery> withoutVerdict() {
         List<Delivery> chosen = new ArrayList<>();
         forEach(delivery -> {
-            if (delivery.verdict() == null && !delivery.isCompletedAlone()) {
+            if (delivery.verdict() == null) {
                 chosen.add(delivery);
             }
         });

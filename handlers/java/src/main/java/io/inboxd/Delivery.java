@@ -28,7 +28,6 @@ public final class Delivery {
     private volatile String cancelReason;
     private volatile Verdict verdict;
     private volatile boolean isCompleted;
-    private volatile boolean isCompletedAlone; // by a call of its own, not by that of the batch
 
     Delivery(Session session, Entry entry, Group group, long now) {
         this.session = session;
@@ -181,7 +180,7 @@ public final class Delivery {
      */
     public void complete(Connection connection, Verdict.Done done) throws SQLException {
         Completion.one(connection, claim(), done, mapper());
-        setCompletedAlone();
+        isCompleted = true;
     }
 
     /**
@@ -203,11 +202,7 @@ public final class Delivery {
             }
             return false;
         });
-        if (returned[0] instanceof Verdict.Done) {
-            setCompletedAlone();
-            return Verdict.settled();
-        }
-        return returned[0];
+        return returned[0] instanceof Verdict.Done ? Verdict.settled() : returned[0];
     }
 
     /** Names the delivery, without its payload. */
@@ -243,15 +238,6 @@ public final class Delivery {
 
     void setCompleted() {
         isCompleted = true;
-    }
-
-    boolean isCompletedAlone() {
-        return isCompletedAlone;
-    }
-
-    private void setCompletedAlone() {
-        isCompleted = true;
-        isCompletedAlone = true;
     }
 
     long receivedAt() {

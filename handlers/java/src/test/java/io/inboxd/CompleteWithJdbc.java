@@ -27,6 +27,7 @@ public final class CompleteWithJdbc {
             case "withEvents" -> withEvents();
             case "aBatch" -> aBatch();
             case "aBatchWithEvents" -> aBatchWithEvents();
+            case "aRepeatedBatch" -> aRepeatedBatch();
             case "lost" -> lost();
             case "lostAlone" -> lostAlone();
             case "withoutTransaction" -> withoutTransaction();
@@ -93,13 +94,23 @@ public final class CompleteWithJdbc {
 
     private static void aBatchWithEvents() throws SQLException {
         Batch batch = batch(1, 2, 3);
+        Delivery second = batch.deliveries().get(1);
         try (Connection connection = SOURCE.getConnection()) {
             connection.setAutoCommit(false);
-            batch.complete(connection); // a first attempt, whose COMMIT fails
-            connection.rollback();
-            Emit made = Emit.to("invoices", "made");
-            batch.deliveries().get(1).complete(connection, Verdict.done().emit(made));
+            second.complete(connection, Verdict.done().emit(Emit.to("invoices", "made")));
+            second.setVerdict(Verdict.settled());
             batch.complete(connection, Arrays.asList(Map.of("n", 1), null));
+            connection.commit();
+        }
+    }
+
+    private static void aRepeatedBatch() throws SQLException {
+        Batch batch = batch(1, 2, 3);
+        try (Connection connection = SOURCE.getConnection()) {
+            connection.setAutoCommit(false);
+            batch.deliveries().get(1).complete(connection);
+            connection.rollback();
+            batch.complete(connection);
             connection.commit();
         }
     }
