@@ -7,6 +7,7 @@ import datetime
 import json
 import signal
 import socket
+import time
 
 import psycopg
 import pytest
@@ -57,15 +58,39 @@ def test_an_event_is_published_completely_and_its_row_deleted(start, outbox, str
     record = streams.read(events, 1)[0]
     assert (record.key(), record.value()) == (b"c-\xff", b'{"order": 17}')
     headers = record.headers()
-    time = dict(headers)["ce_time"].decode()
+    sent = dict(headers)["ce_time"].decode()
     assert [pair for pair in headers if pair[0] != "ce_time"] == [
         ("ce_specversion", b"1.0"), ("ce_id", b"e-1"), ("ce_source", f"/{group}".encode()),
         ("ce_type", b"OrderPlaced"), ("ce_subject", b"order/17"), ("content-type", b"text/plain"),
         ("event-id", b"e-1"), ("none", None), ("traceparent", b"00-1")]
-    written = datetime.datetime.fromisoformat(time.replace("Z", "+00:00"))
+    written = datetime.datetime.fromisoformat(sent.replace("Z", "+00:00"))
     assert abs((written - before).total_seconds()) < 30
-    assert record.timestamp()[1] == round(written.timestamp() * 1000)
     eventually(lambda: outbox.count() == 0)
+
+
+def test_kafka_keeps_an_event_that_was_emitted_long_ago(start, outbox, streams, make_topic):
+    """Kafka compares the time of a record with its own clock: at an append with the limits of the topic, later with its
+    retention. So it is the time of the publication; ce_time is that of the emit."""
+    days = {"week": -8, "strict": -8, "ahead": 1}
+    topics = {"week": make_topic(partitions=1, retention_ms=7 * 24 * 3600 * 1000),
+              "strict": make_topic(partitions=1, message_timestamp_before_max_ms=3600 * 1000),
+              "ahead": make_topic(partitions=1, message_timestamp_after_max_ms=3600 * 1000)}
+    start()
+    began = time.time()
+    with outbox.transaction() as emit:
+        for name, topic in topics.items():
+            emit(topic, "a", name)
+            emit.connection.execute("UPDATE inbox.outbox SET created_at = created_at + make_interval(days => %s)"
+                                    " WHERE topic = %s", [days[name], topic])
+    records = {name: streams.read(topic, 1)[0] for name, topic in topics.items()}
+    for name, record in records.items():
+        assert began - 60 < record.timestamp()[1] / 1000 < time.time() + 60
+        written = datetime.datetime.fromisoformat(dict(record.headers())["ce_time"].decode().replace("Z", "+00:00"))
+        assert abs(written.timestamp() - began - days[name] * 24 * 3600) < 60
+    control = make_topic(partitions=1, retention_ms=7 * 24 * 3600 * 1000)
+    streams.produce(control, "x", timestamp=int((began - 8 * 24 * 3600) * 1000))
+    eventually(lambda: streams.log_start(control)[0] == 1, what="the retention of Kafka")
+    assert values(streams.read_what_is_there(topics["week"])) == ["week"]
 
 
 def test_a_tombstone_has_no_value(start, outbox, streams, events):
@@ -489,6 +514,24 @@ def test_a_missing_topic_stops_only_its_events(start, outbox, streams, events, n
                                                        b"k1": [f"m{number}" for number in range(1, 10, 2)]}
     eventually(lambda: outbox.count() == 0 and sidecar.metric("inboxd_outbox_held_topics") == 0)
     assert sidecar.metric("inboxd_outbox_refused_total") == 0
+
+
+def test_a_topic_that_refuses_the_time_of_sending_holds_its_events(start, outbox, streams, events, make_topic):
+    """This host's clock differs from that of the brokers. No event is the cause, so no attempt counts and none dies."""
+    start(outbox={"max_attempts": 1})
+    strict = make_topic(partitions=1, message_timestamp_before_max_ms=0)
+
+    def refused():
+        outbox.emit(strict, None, "s")  # accepted if it arrives within the same millisecond
+        return next((row for row in outbox.rows() if row["error_code"] == "TOPIC"), None)
+
+    row = eventually(refused)
+    assert "this host's clock" in row["error"] and "message.timestamp.before.max.ms" in row["error"]
+    assert (row["retry_count"], row["dead_at"]) == (0, None)
+    outbox.emit(events, "a", "e")
+    assert values(streams.read(events, 1)) == ["e"]
+    streams.configure(strict, message_timestamp_before_max_ms=3600000)
+    eventually(lambda: outbox.count() == 0)
 
 
 def test_a_new_leader_releases_what_the_one_before_has_parked(start, outbox, streams, events, name):

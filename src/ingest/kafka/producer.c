@@ -32,6 +32,10 @@ struct producer {
 	char last_words[WORDS_BYTES];
 };
 
+static const char clocks_differ[] =
+	"the brokers refuse the time of this host's clock: it differs from theirs by more than "
+	"message.timestamp.after.max.ms or message.timestamp.before.max.ms of the topic allows";
+
 static struct produce_result result_of(rd_kafka_resp_err_t code)
 {
 	switch (code) {
@@ -41,9 +45,10 @@ static struct produce_result result_of(rd_kafka_resp_err_t code)
 	case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
 	case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
 	case RD_KAFKA_RESP_ERR_INVALID_RECORD:
-	case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
 	case RD_KAFKA_RESP_ERR_POLICY_VIOLATION:
 		return (struct produce_result){ PRODUCE_REFUSED, rd_kafka_err2str(code), 0, 0 };
+	case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP: /* the time of sending: no fault of the record */
+		return (struct produce_result){ PRODUCE_FAILED, clocks_differ, 0, 0 };
 	case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
 	case RD_KAFKA_RESP_ERR__PURGE_INFLIGHT:
 	case RD_KAFKA_RESP_ERR__FATAL:
@@ -317,8 +322,7 @@ void producer_send(
 		RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
 		RD_KAFKA_V_KEY(unconst(record->key.data), record->key.length),
 		RD_KAFKA_V_VALUE(unconst(record->value.data), record->value.length),
-		RD_KAFKA_V_HEADERS(record->headers), RD_KAFKA_V_TIMESTAMP(record->timestamp_ms),
-		RD_KAFKA_V_OPAQUE(result), RD_KAFKA_V_END);
+		RD_KAFKA_V_HEADERS(record->headers), RD_KAFKA_V_OPAQUE(result), RD_KAFKA_V_END);
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		return;
 	rd_kafka_headers_destroy(record->headers);

@@ -63,10 +63,11 @@ struct outgoing {
 	struct bytes key; /* for key and value, missing and empty are different */
 	struct bytes value;
 	struct rd_kafka_headers_s *headers; /* taken */
-	int64_t timestamp_ms;               /* 0 = now */
 };
-/* Queues a copy of the record. The outcome in `result` is PRODUCE_OPEN until the brokers have confirmed the
- * record, or until it failed. `result` must exist until then, or until producer_free(). */
+/* Queues a copy of the record. Its time is that of this call: Kafka compares it with its clock, when it appends the
+ * record and later for retention. It could refuse or delete a new record with an earlier time. The outcome in `result`
+ * is PRODUCE_OPEN until the brokers have confirmed the record, or until it failed. `result` must exist until then, or
+ * until producer_free(). */
 void producer_send(
 	struct producer *producer, const struct outgoing *record, struct produce_result *result);
 /* True when all results are written; waits at most timeout_ms. After a fatal error, records without a result are then

@@ -241,7 +241,6 @@ int relay_record_write(const struct relay_record_source *source, struct buf *scr
 		.topic = source->topic,
 		.key = value_of(source, RELAY_KEY),
 		.value = value_of(source, RELAY_PAYLOAD),
-		.timestamp_ms = rows_timestamp_ms(source->rows, source->row, RELAY_CREATED),
 	};
 	if (!bare && is_structured(source)) {
 		buf_reset(scratch);
