@@ -1,5 +1,6 @@
 """The Kafka side of a test: topics, records, group offsets."""
 
+import itertools
 import time
 
 from confluent_kafka import (Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException,
@@ -22,6 +23,7 @@ class Streams:
         self.replication = replication
         self._producer = None
         self._readers = {}  # by group
+        self._turns = {}  # by topic: the partitions of its next records without a key
 
     def close(self):
         for reader in self._readers.values():
@@ -34,6 +36,7 @@ class Streams:
     def create(self, topic, partitions=4, **configuration):
         settings = {name.replace("_", "."): str(value) for name, value in configuration.items()}
         new = NewTopic(topic, partitions, self.replication, config=settings)
+        self._turns.pop(topic, None)
         self.kafka.admin().create_topics([new])[topic].result(30)
         eventually(lambda: self._partitions(topic) == partitions, what=f"topic {topic}")
         eventually(lambda: self._answers(topic), what=f"leaders of topic {topic}")
@@ -52,7 +55,8 @@ class Streams:
         resource = ConfigResource(ResourceType.TOPIC, topic, set_config=settings)
         self.kafka.admin().alter_configs([resource])[resource].result(30)
 
-    # Records
+    # Records. Those without a key or a partition go to all partitions of the topic in turn: the partitioner of librdkafka may
+    # put hundreds of them into one partition.
 
     def produce(self, topic, value, key=None, headers=None, partition=None, timestamp=None):
         """Writes one record and waits for its offset, which it returns.
@@ -167,11 +171,22 @@ class Streams:
 
     def _produce(self, topic, value, key=None, headers=None, partition=None, timestamp=None,
                  on_delivery=None):
+        if key is None and partition is None:
+            partition = self._next_partition(topic)
         optional = {"partition": partition, "timestamp": timestamp}
         pairs = list(headers.items()) if isinstance(headers, dict) else headers
         self.producer().produce(topic, value, key, headers=pairs, on_delivery=on_delivery,
                                 **{name: given for name, given in optional.items()
                                    if given is not None})
+
+    def _next_partition(self, topic):
+        """None for a topic that does not exist yet."""
+        if topic not in self._turns:
+            partitions = self._partitions(topic)
+            if partitions == 0:
+                return None
+            self._turns[topic] = itertools.cycle(range(partitions))
+        return next(self._turns[topic])
 
     def _ask_committed(self, group, wanted):
         """With a consumer that never joins: an admin client of librdkafka 2.11 crashes when it queries a broker that
