@@ -22,7 +22,7 @@ usage() {
 		tests/run.sh [SUITE…]
 
 		  lint        layers, format, clang-tidy, function sizes, SQL files, a second compiler
-		  unit        pure modules, with gcc, under ASan and UBSan, and under valgrind
+		  unit        pure modules, with gcc, plain and as a release, under ASan and UBSan, and under valgrind
 		  conformance the libraries for C and Python against the handler protocol, and the kit that tests them
 		  sql         migrations, queries and functions against a private PostgreSQL
 		  system      the program with sanitizers against a private PostgreSQL and Apache Kafka
@@ -93,6 +93,8 @@ suite_lint() {
 
 suite_unit() {
 	run "unit: gcc" meson_test build
+	run "unit: compile the release" build_optimised
+	run "unit: release" meson_test build-optimised
 	run "unit: sanitizers" meson_test build-asan
 	run "unit: valgrind" meson_test build --wrapper \
 		"valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite" \

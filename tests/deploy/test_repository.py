@@ -1,5 +1,6 @@
 """Files for the hosting platform: workflows, forms and templates; and the notes of a release."""
 
+import json
 import os
 import re
 import shutil
@@ -49,6 +50,13 @@ def scripts(workflow):
 def check_schema(schema, path):
     return subprocess.run([sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)],
                           capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_warning_ends_a_build_only_in_ci(root):
+    """A user's compiler may warn about more than those of CI. CI passes -Dwerror=true itself."""
+    options = json.loads(subprocess.run(["meson", "introspect", "--buildoptions", str(root / "meson.build")],
+                                        capture_output=True, text=True, timeout=60, check=True).stdout)
+    assert next(option["value"] for option in options if option["name"] == "werror") is False
 
 
 def test_every_file_has_a_schema(github):

@@ -84,13 +84,18 @@ static const struct entry *a_suspect(struct world *world, int64_t retry_at_ms)
 	return entry;
 }
 
+static void assert_no_job_at(struct world *world, int64_t now_ms)
+{
+	settler_run(&world->table, now_ms);
+	assert_int_equal(worker_pool_busy(world->table.pool), 0);
+}
+
 static struct job *job_at(struct world *world, int64_t now_ms)
 {
 	struct job *job = NULL;
 
 	settler_run(&world->table, now_ms);
-	if (worker_pool_busy(world->table.pool) == 0)
-		return NULL;
+	assert_int_not_equal(worker_pool_busy(world->table.pool), 0);
 	while ((job = worker_pool_take(world->table.pool)) == NULL)
 		(void)usleep(1000);
 	assert_int_equal(job->kind, JOB_RAISE);
@@ -105,15 +110,13 @@ static void a_suspect_whose_row_was_locked_waits_for_its_time(void **state)
 	const struct entry *second = a_suspect(world, 0);
 	struct job *job = job_at(world, NOW);
 
-	assert_non_null(job);
 	assert_int_equal(job->settle.count, 2);
 	assert_ptr_equal(job->settle.entries[0], first);
 	assert_ptr_equal(job->settle.entries[1], second);
 	assert_int_equal(world->table.settler.raise_count, 1);
 	job_free(job);
-	assert_null(job_at(world, NOW + 199));
+	assert_no_job_at(world, NOW + 199);
 	job = job_at(world, NOW + 200);
-	assert_non_null(job);
 	assert_int_equal(job->settle.count, 1);
 	assert_ptr_equal(job->settle.entries[0], locked);
 	assert_int_equal(world->table.settler.raise_count, 0);
@@ -127,7 +130,6 @@ static void a_locked_suspect_does_not_delay_a_later_one(void **state)
 	const struct entry *second = a_suspect(world, 0);
 	struct job *job = job_at(world, NOW);
 
-	assert_non_null(job);
 	assert_int_equal(job->settle.count, 1);
 	assert_ptr_equal(job->settle.entries[0], second);
 	assert_ptr_equal(TAILQ_FIRST(&world->table.settler.raise), locked);
