@@ -140,6 +140,10 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    IF strpos(reject.reason, 'not kept whole: ') > 0 THEN
+        PERFORM inbox.refuse('replay_reject', format('the reject %s is not the whole record of %s/%s/%s: read the record again with '
+            '`inboxd seek`', reject_seq, reject.topic, reject.kafka_partition, reject.kafka_offset));
+    END IF;
     consumers := ARRAY(SELECT inbox.consumers_of(reject.topic, replay_reject.event_type));
     IF consumers = '{}' THEN
         RETURN 'unwanted';

@@ -169,6 +169,9 @@ static bool follow(void *arg, const struct json_token *token)
 {
 	struct follower *follower = arg;
 
+	/* The rest is still read: a text with a mistake behind the values is no JSON. */
+	if (follower->unmet == 0)
+		return true;
 	switch (token->kind) {
 	case JSON_KEY:
 		return on_key(follower, token);
@@ -186,7 +189,7 @@ static bool follow(void *arg, const struct json_token *token)
 	default:
 		on_value(follower, token);
 	}
-	return follower->unmet > 0;
+	return true;
 }
 
 int json_find(struct json_stream *stream, struct bytes text, const struct json_search *search,

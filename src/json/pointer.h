@@ -45,8 +45,7 @@ struct json_search {
 };
 
 /* Sets values[i] for pointers[i]. Null, objects and arrays count as not found. Of members with the same name the
- * first one counts. Reading ends when the place of every pointer was reached. If the text is not JSON up to there, no
- * value is found. FAULT_MEMORY. */
+ * first one counts. If the text is not one whole JSON value, no value is found. FAULT_MEMORY. */
 int json_find(struct json_stream *stream, struct bytes text, const struct json_search *search,
 	struct err *err);
 

@@ -2,8 +2,10 @@
 
 import datetime
 import hashlib
+import os
 import time
 
+import psycopg
 import pytest
 
 from support.scripts import always, DONE
@@ -159,6 +161,28 @@ def test_a_payload_over_the_limit_is_rejected_and_the_partition_continues(start_
     inbox.wait_stored(1)
     assert inbox.message("fits")
     assert len(inbox.rejects()) == 1
+
+
+def test_of_a_record_far_above_the_limit_a_part_is_kept(start_inboxd, produce, topic, inbox):
+    """A producer can compress a record of any size. A replay must not take the part for the record."""
+    sidecar = start_inboxd(ingest={"max_payload": "64KiB"})
+    payload = os.urandom(150_000)
+    produce(topic, b"{}", headers=[("id", "h"), ("large", b"x" * (16 << 20))], partition=0)
+    produce(topic, payload, key="k", headers={"id": "p"}, partition=0)
+    eventually(lambda: len(inbox.rejects()) == 2)
+    headers, head = inbox.rejects()
+    assert head["payload"] == payload[:65536] and head["key"] == b"k"
+    assert f"SHA-256 begins with {hashlib.sha256(payload).hexdigest()[:32]}" in head["reason"]
+    assert headers["payload"] == b"{}" and headers["headers"] == []
+    sidecar.stop()
+    sidecar = start_inboxd(ingest={"max_payload": "1MiB"})
+    produce(topic, b"{}", headers={"id": "next"}, partition=0)
+    inbox.wait_stored(1)
+    assert sidecar.metric("inboxd_topic_recreated_total", topic=topic) == 0
+    assert sidecar.command("replay", "--rejects", "--yes").returncode != 0
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="is not the whole record"):
+        inbox.query("SELECT inbox.replay_reject(%s, 'orders', 'p', NULL)", [head["seq"]])
+    assert len(inbox.rejects()) == 2 and len(inbox.messages()) == 1
 
 
 def test_a_payload_of_ten_megabytes_passes_through(inboxd, handler, produce, topic, inbox):

@@ -178,6 +178,9 @@ static void the_first_locator_that_finds_something_names_the_record(void **state
 	assert_id(find(state, .id = LIST("json:/id", "key"), .key = BYTES("k"),
 			  .payload = BYTES("{\"no\":\"body\"}")),
 		"k");
+	assert_id(find(state, .id = LIST("json:/id", "key"), .key = BYTES("k"),
+			  .payload = BYTES("{\"id\":\"one\"} {\"id\":\"two\"}")),
+		"k");
 	assert_id(find(state, .id = LIST("key", "json:/id"), .key = BYTES("k"),
 			  .payload = BYTES("{\"id\":\"body\"}")),
 		"k");

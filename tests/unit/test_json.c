@@ -354,7 +354,10 @@ static void a_pointer_finds_its_value(void **state)
 		{ "{\"a\":{},\"x\":{\"b\":1}}", "/a/b", "-" },
 		{ "{\"a\":{},\"a\":{\"b\":2}}", "/a/b", "2" },
 		{ "{\"b\":1", "/a", "-" },
-		{ "{\"a\":1,", "/a", "1" }, /* found before the mistake is met */
+		/* The mistake is behind the value. */
+		{ "{\"a\":1,", "/a", "-" },
+		{ "{\"a\":1} {\"a\":2}", "/a", "-" },
+		{ "{\"a\":1}]", "/a", "-" },
 		{ "oops", "/a", "-" },
 		{ "", "/a", "-" },
 	};

@@ -201,8 +201,10 @@ const struct option option_table[] = {
 			"below 90 % of it, they are resumed." },
 	{ "ingest", "max_payload", OPTION_SIZE, .text = "16MiB", .min = 1, .max = 512 * MIB,
 		AT(ingest.max_payload),
-		.help = "Maximum size of a payload. A message with a larger payload is "
-			"rejected." },
+		.help = "Maximum size of a payload. A record with a larger payload is "
+			"rejected. The reject keeps a payload of at most twice this size, "
+			"and otherwise its first 64 KiB. A key with headers of more than "
+			"16 MiB is rejected, too." },
 
 	{ "topics", "accept", OPTION_LIST, .text = "*", .check = check_type_pattern, .min = 1,
 		.max = 1000, AT_TOPIC(accept),

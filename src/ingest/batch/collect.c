@@ -70,10 +70,28 @@ bool collect_is_full(const struct ingest *ingest)
 
 /* --- Into the batch ---------------------------------------------------------------------------- */
 
+/*
+ * What is kept of a record that is too large. The producer may have compressed it, so it can have a size that no limit of
+ * the configuration foresees. This must not depend on the configuration: the digest of the last record is computed again at
+ * the next start.
+ */
+#define KEY_AND_HEADERS_MOST ((size_t)16 << 20)
+#define PAYLOAD_HEAD         ((size_t)64 << 10)
+
+static size_t key_and_headers(const struct record *record)
+{
+	size_t bytes = record->key.length;
+
+	for (size_t i = 0; i < record->header_count; i++)
+		bytes += strlen(record->headers[i].name) + record->headers[i].value.length;
+	return bytes;
+}
+
 /* The result borrows from the record, and its headers from the collector until the next call. */
 static int describe(struct collector *collector, const struct record *record,
 	const struct identity *identity, struct message *out, struct err *err)
 {
+	bool whole = key_and_headers(record) <= KEY_AND_HEADERS_MOST;
 	unsigned char digest[32];
 
 	*out = (struct message){
@@ -84,12 +102,12 @@ static int describe(struct collector *collector, const struct record *record,
 		.partition = record->partition,
 		.offset = record->offset,
 		.timestamp_ms = record->timestamp_ms,
-		.key = record->key,
+		.key = whole ? record->key : (struct bytes){ NULL, 0 },
 		.payload = record->payload,
 	};
 
 	buf_reset(&collector->encoded);
-	headers_encode(&collector->encoded, record->headers, record->header_count);
+	headers_encode(&collector->encoded, record->headers, whole ? record->header_count : 0);
 	if (!buf_ok(&collector->encoded))
 		return err_memory(err);
 	out->headers = (struct bytes){ collector->encoded.data, collector->encoded.length };
@@ -134,6 +152,58 @@ static int add_reject(struct ingest *ingest, const struct record *record, const 
 	return r < 0 ? r : batch_reject(&ingest->storing.batch, message, reason, err);
 }
 
+/* Replays of rejects know by the reason that the record is not whole (queries/ops/op_rejects.sql). */
+static int add_not_whole(
+	struct ingest *ingest, const struct record *record, const char *words, struct err *err)
+{
+	struct message *message = NULL;
+	struct message from;
+	char digest[2 * sizeof(from.digest) + 1];
+	char reason[512];
+	int r = describe(&ingest->collector, record, &nobody, &from, err);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < sizeof(from.digest); i++)
+		(void)snprintf(digest + 2 * i, 3, "%02x", from.digest[i]);
+	if (from.payload.length > PAYLOAD_HEAD)
+		from.payload.length = PAYLOAD_HEAD;
+	(void)snprintf(reason, sizeof(reason),
+		"too_large: %s; not kept whole: %zu bytes of the payload are kept, its SHA-256 "
+		"begins with %s",
+		words, from.payload.length, digest);
+	r = message_new(&message, &from, err);
+	return r < 0 ? r : batch_reject(&ingest->storing.batch, message, reason, err);
+}
+
+/* IDENTITY_REJECT: it is added as a reject. A payload of up to twice the limit is kept, so that a replay of rejects can store
+ * it after the limit was raised. */
+static int refuse_too_large(struct ingest *ingest, const struct record *record, struct err *err)
+{
+	size_t most = (size_t)ingest->options.config->ingest.max_payload;
+	char words[192];
+	int r;
+
+	if (key_and_headers(record) > KEY_AND_HEADERS_MOST) {
+		(void)snprintf(words, sizeof(words),
+			"the key and the headers have %zu bytes, at most %zu are stored: correct "
+			"the producer",
+			key_and_headers(record), KEY_AND_HEADERS_MOST);
+		r = add_not_whole(ingest, record, words, err);
+		return r < 0 ? r : IDENTITY_REJECT;
+	}
+	if (record->payload.length <= most)
+		return 0;
+	(void)snprintf(words, sizeof(words), "the payload has %zu bytes, ingest.max_payload is %zu",
+		record->payload.length, most);
+	if (record->payload.length > 2 * most)
+		(void)snprintf(words + strlen(words), sizeof(words) - strlen(words),
+			": raise it, and read the record again with `inboxd seek`");
+	r = record->payload.length > 2 * most ? add_not_whole(ingest, record, words, err)
+					      : add_reject(ingest, record, "too_large", words, err);
+	return r < 0 ? r : IDENTITY_REJECT;
+}
+
 /* Adds a message once for each consumer that wants it. IDENTITY_SKIP: none does. */
 static int add_for_consumers(struct ingest *ingest, const struct partition *partition,
 	struct message *message, struct err *err)
@@ -164,18 +234,12 @@ static int add_for_consumers(struct ingest *ingest, const struct partition *part
 static int add_record(struct ingest *ingest, const struct partition *partition,
 	const struct record *record, struct err *err)
 {
-	int64_t max_payload = ingest->options.config->ingest.max_payload;
 	struct message message;
 	struct identity identity;
-	char words[128];
-	int r;
+	int r = refuse_too_large(ingest, record, err);
 
-	if ((int64_t)record->payload.length > max_payload) {
-		(void)snprintf(words, sizeof(words),
-			"the payload has %zu bytes, ingest.max_payload is %lld",
-			record->payload.length, (long long)max_payload);
-		return add_reject(ingest, record, "too_large", words, err);
-	}
+	if (r != 0)
+		return r < 0 ? r : 0;
 	r = identity_find(ingest->collector.finder, partition->rules, record, &identity, err);
 	if (r == IDENTITY_REJECT)
 		return add_reject(ingest, record, identity.reject, identity.words, err);

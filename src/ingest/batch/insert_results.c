@@ -29,7 +29,7 @@ static void note_reject(struct ingest *ingest, const struct message *message, co
 	log_warn("record_rejected", LOG_STR("topic", message->topic),
 		LOG_INT("partition", message->partition), LOG_INT("offset", message->offset),
 		LOG_STR("reason", reason),
-		LOG_STR("next", "kept whole in inbox_rejects; the partition continues"));
+		LOG_STR("next", "kept in inbox_rejects; the partition continues"));
 }
 
 static void note_conflict(struct ingest *ingest, const struct message *message)
