@@ -66,5 +66,5 @@ int command_adopt(const struct cli *cli, const struct config *config, struct err
 	if (r == 0)
 		r = adopt(&op, cluster_id, group_id, err);
 	db_free(op.db);
-	return op_explain(r, cli->command, err);
+	return op_explain(r, cli->command, config, err);
 }

@@ -120,5 +120,5 @@ int command_migrate(const struct cli *cli, const struct config *config, struct e
 		(void)printf("schema \"%s\": version %d, %d migration%s applied now\n",
 			config->inbox.schema, result.version, result.applied,
 			plural(result.applied));
-	return op_explain(r, COMMAND_MIGRATE, err);
+	return op_explain(r, COMMAND_MIGRATE, config, err);
 }

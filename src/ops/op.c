@@ -97,17 +97,20 @@ int op_open(struct op *op, struct err *err)
 	"a user named with INBOXD_POSTGRES_USER needs a password of its own in "                   \
 	"INBOXD_POSTGRES_PASSWORD, best as file:/path"
 
+/* What is missing is part of the schema, and not something that a trigger of the user names. */
+#define OURS NULL
+
 /* What an error of PostgreSQL means for an operator; the first row that matches is used. */
 static const struct {
 	const char *state;
-	const char *words; /* must be in the error; "" = any error */
+	const char *words; /* must be in the error; "" = any error; OURS = the name of the schema */
 	const char *hint;
 	int fault; /* 0 = the fault stays */
 } hints[] = {
-	{ "42P01", "", MISSING, 0 },
+	{ "42P01", OURS, MISSING, 0 },
 	{ "28P01", "", PASSWORD, 0 },
-	{ "3F000", "", MISSING, 0 },
-	{ "42883", "", OLDER, 0 },
+	{ "3F000", OURS, MISSING, 0 },
+	{ "42883", OURS, OLDER, 0 },
 	{ "0A000", "", STANDBY, 0 }, /* the error of a standby for BEGIN READ WRITE */
 	{ "55P03", "", LOCKED, 0 },
 	{ "22023", "there is no filter \"", OLDER, FAULT_DATABASE },
@@ -117,8 +120,21 @@ static const struct {
 	{ "22008", "", TIMES, FAULT_USAGE },
 };
 
+/* In the words of PostgreSQL: schema.name, "schema.name" or "schema". */
+static bool names_schema(const char *words, const char *schema)
+{
+	const size_t length = strlen(schema);
+
+	for (const char *at = strstr(words, schema); at != NULL; at = strstr(at + 1, schema)) {
+		if (at > words && (at[-1] == ' ' || at[-1] == '"') &&
+			(at[length] == '.' || at[length] == '"'))
+			return true;
+	}
+	return false;
+}
+
 /* Puts the hint before the words of PostgreSQL. 0: there is no hint, or the fault stays. */
-static int add_hint(enum command command, struct err *err)
+static int add_hint(enum command command, const char *schema, struct err *err)
 {
 	bool reads = command == COMMAND_STATUS || command == COMMAND_LIST ||
 		     command == COMMAND_SHOW || command == COMMAND_HANDLERS ||
@@ -132,7 +148,8 @@ static int add_hint(enum command command, struct err *err)
 	}
 	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
 		if (strcmp(hints[i].state, err->state) != 0 ||
-			strstr(err->text, hints[i].words) == NULL)
+			(hints[i].words == OURS ? !names_schema(err->text, schema)
+						: strstr(err->text, hints[i].words) == NULL))
 			continue;
 		(void)err_prefix(err, "%s", hints[i].hint);
 		return hints[i].fault;
@@ -140,7 +157,7 @@ static int add_hint(enum command command, struct err *err)
 	return 0;
 }
 
-int op_explain(int r, enum command command, struct err *err)
+int op_explain(int r, enum command command, const struct config *config, struct err *err)
 {
 	int better;
 
@@ -151,7 +168,7 @@ int op_explain(int r, enum command command, struct err *err)
 		return err_advise(err, "run `inboxd check` to test the configuration");
 	if (command == COMMAND_MIGRATE)
 		return r; /* migrate explains it itself */
-	better = add_hint(command, err);
+	better = add_hint(command, config->inbox.schema, err);
 	if (better != 0)
 		return better;
 	/* Errors of the schema about arguments concern the command line. */
@@ -236,5 +253,5 @@ int op_run(
 	if (r == 0)
 		r = function(&op, err);
 	db_free(op.db);
-	return op_explain(r, cli->command, err);
+	return op_explain(r, cli->command, config, err);
 }

@@ -42,7 +42,7 @@ int op_run(
  * read. */
 int op_open(struct op *op, struct err *err);
 /* Adds to a database fault what it means for the operator, and returns the resulting fault. */
-int op_explain(int r, enum command command, struct err *err);
+int op_explain(int r, enum command command, const struct config *config, struct err *err);
 
 /* Nothing matches: FAULT_CHECK with this text; with --json the object contains 0. */
 int op_nothing(const struct op *op, const char *action, struct err *err, const char *words);

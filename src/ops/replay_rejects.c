@@ -17,6 +17,7 @@
 /* A page is small, because a reject contains the whole record. */
 #define PAGE         200
 #define HEADERS_MOST 10000
+#define REFUSED_MOST 10
 
 /* The columns of op_rejects.sql. */
 enum {
@@ -40,6 +41,8 @@ struct rejects {
 	int64_t most;                  /* end when so many are good; 0 = no limit */
 	int64_t good;
 	int64_t refused;
+	int refused_in_row; /* by PostgreSQL, since it stored one */
+	struct err said;    /* the last of these errors */
 	int64_t after;
 	int last; /* rows of the previous page */
 };
@@ -128,6 +131,16 @@ static int read_record(const struct rejects *rejects, const struct rows *rows, i
 
 /* --- One reject -------------------------------------------------------------------------------- */
 
+/* True when this reject may be the cause. If PostgreSQL stores none of so many in a row, the database is. */
+static bool is_refused(struct rejects *rejects, const struct err *err)
+{
+	const struct db *db = rejects->op->db;
+
+	rejects->said = *err;
+	return db_is_open(db) && db_error_may_be_row(err) && !db_error_is_clash(db, err) &&
+	       ++rejects->refused_in_row < REFUSED_MOST;
+}
+
 static int store(struct rejects *rejects, int64_t seq, const struct record *record,
 	const struct identity *identity, struct err *err)
 {
@@ -141,12 +154,13 @@ static int store(struct rejects *rejects, int64_t seq, const struct record *reco
 	params_text(&params, identity->type);
 	params_text(&params, rejects->op->cli->reason);
 	r = db_run(rejects->op->db, QUERY_OP_REPLAY_REJECT, &params, &rows, err);
-	if (r == FAULT_DATABASE && db_error_is_data(err)) {
+	if (r == FAULT_DATABASE && is_refused(rejects, err)) {
 		(void)fprintf(stderr, "%s/%d/%" PRId64 " stays: %s\n", record->topic,
 			record->partition, record->offset, err->text);
 		rejects->refused++;
 		return 0;
 	}
+	rejects->refused_in_row = 0;
 	if (r == 0 && rows_text(rows, 0, 0) != NULL &&
 		strcmp(rows_text(rows, 0, 0), "unwanted") == 0) {
 		(void)fprintf(stderr, "%s/%d/%" PRId64 " stays: no known consumer wants it\n",
@@ -235,6 +249,10 @@ static int store_all(struct rejects *rejects, struct err *err)
 
 	op_interrupt_begin();
 	r = identify_all(rejects, true, wanted, err);
+	if (r == 0 && rejects->good == 0 && rejects->refused_in_row > 0) {
+		*err = rejects->said;
+		r = FAULT_DATABASE;
+	}
 	if (r == 0 || rejects->good > 0)
 		op_print_change(rejects->op, "replay", rejects->good);
 	if (r == 0 && op_interrupted() && rejects->good < wanted) {

@@ -310,5 +310,5 @@ int command_seek(const struct cli *cli, const struct config *config, struct err 
 		r = ask_and_move(&seek, err);
 	db_free(seek.op.db);
 	buf_fini(&seek.details);
-	return op_explain(r, cli->command, err);
+	return op_explain(r, cli->command, config, err);
 }

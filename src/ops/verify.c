@@ -142,5 +142,5 @@ int command_verify(const struct cli *cli, const struct config *config, struct er
 		return err_set(err, FAULT_USAGE, "verify: --from must be lower than --to");
 	r = run(&report, config, err);
 	buf_fini(&report.gaps);
-	return op_explain(r, cli->command, err);
+	return op_explain(r, cli->command, config, err);
 }

@@ -216,7 +216,7 @@ static void a_failed_transaction_leaves_the_connection_usable(void **state)
 	add_bounds(&params);
 	assert_int_equal(db_run(world->db, QUERY_HEARTBEAT, &params, NULL, &err), FAULT_DATABASE);
 	assert_string_equal(err.state, "22P02");
-	assert_true(db_error_is_data(&err));
+	assert_true(db_error_is_data(world->db, &err));
 	assert_string_equal(db_error_class(&err), "data");
 	assert_true(db_is_open(world->db));
 	OK(db_run(world->db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
@@ -411,7 +411,7 @@ static void a_statement_beyond_the_protocol_is_never_sent(void **state)
 	OK(db_begin(world->db, &err));
 	assert_int_equal(
 		db_queue(world->db, QUERY_REGISTER_INSTANCE, &params, NULL, &err), FAULT_DATABASE);
-	assert_true(db_error_is_data(&err));
+	assert_true(db_error_is_data(world->db, &err));
 	assert_true(db_is_open(world->db));
 	OK(db_run(world->db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
 }

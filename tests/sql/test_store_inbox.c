@@ -613,6 +613,72 @@ static void when_every_row_is_refused_none_is_rejected(void **state)
 		ask(world, "SELECT coalesce(next_offset, -1) FROM inbox.inbox_offsets"), -1);
 }
 
+static void a_bad_row_that_is_alone_in_its_batch_becomes_a_reject(void **state)
+{
+	struct world *world = *state;
+
+	ADD(world, .id = "bad", .headers = "[[\"a\",\"\\u0000\"]]");
+	must_store(world);
+	assert_int_equal(result_of(world, 0), ROW_REJECTED);
+	assert_true(world->batch.rejects[0].kept);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 0);
+	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 1);
+}
+
+/* A trigger that raises the class of a bad value, with or without the name of a table. */
+static void refuse_with(struct world *world, const char *condition, const char *raise)
+{
+	run_sql(world,
+		"CREATE FUNCTION inbox.refuse_with() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+		" RAISE 'no' USING %s; END $$",
+		raise);
+	run_sql(world,
+		"CREATE TRIGGER refuse_with AFTER INSERT ON inbox.inbox_messages FOR EACH ROW"
+		" WHEN (%s) EXECUTE FUNCTION inbox.refuse_with()",
+		condition);
+}
+
+static void assert_all_wait(struct world *world, const char *expected_state)
+{
+	ADD(world, .id = "a", .payload = "1");
+	ADD(world, .id = "b", .payload = "2");
+	assert_int_equal(store(world), FAULT_DATABASE);
+	assert_nothing_is_kept(world, expected_state);
+	assert_int_equal(isolate(world), FAULT_DATABASE);
+	assert_nothing_is_kept(world, expected_state);
+	run_sql(world, "DROP TRIGGER refuse_with ON inbox.inbox_messages");
+	must_store(world);
+	assert_int_equal(result_of(world, 0), ROW_CLAIMED);
+	assert_int_equal(result_of(world, 1), ROW_CLAIMED);
+}
+
+static void when_a_trigger_raises_the_class_of_a_value_for_every_row_none_is_rejected(void **state)
+{
+	struct world *world = *state;
+
+	refuse_with(world, "true", "ERRCODE = 'check_violation'");
+	assert_all_wait(world, "23514");
+}
+
+static void an_error_of_a_table_of_the_user_is_not_one_of_a_value(void **state)
+{
+	struct world *world = *state;
+
+	refuse_with(world, "NEW.payload <> '{}'",
+		"ERRCODE = 'check_violation', SCHEMA = 'public', TABLE = 'audit'");
+	assert_all_wait(world, "23514");
+}
+
+static void a_payload_that_a_trigger_cannot_read_rejects_itself_alone(void **state)
+{
+	struct world *world = *state;
+
+	refuse_with(world, "NEW.payload <> '{}'", "ERRCODE = 'invalid_text_representation'");
+	ADD(world, .id = "bad", .payload = "no JSON");
+	must_store(world);
+	assert_int_equal(result_of(world, 0), ROW_REJECTED);
+}
+
 static void a_duplicate_does_not_prove_that_rows_are_accepted(void **state)
 {
 	struct world *world = *state;
@@ -875,6 +941,10 @@ int main(void)
 		TEST(a_row_that_is_refused_at_commit_is_isolated),
 		TEST(constraints_stay_deferred_unless_a_commit_was_refused),
 		TEST(when_every_row_is_refused_none_is_rejected),
+		TEST(a_bad_row_that_is_alone_in_its_batch_becomes_a_reject),
+		TEST(when_a_trigger_raises_the_class_of_a_value_for_every_row_none_is_rejected),
+		TEST(an_error_of_a_table_of_the_user_is_not_one_of_a_value),
+		TEST(a_payload_that_a_trigger_cannot_read_rejects_itself_alone),
 		TEST(a_duplicate_does_not_prove_that_rows_are_accepted),
 		TEST(a_conflict_that_a_trigger_refuses_is_kept_as_a_reject),
 		TEST(a_reject_that_a_trigger_refuses_keeps_its_bytes),

@@ -62,6 +62,60 @@ def test_when_every_row_is_refused_none_is_rejected(inboxd, handler, streams, to
     assert inbox.rejects() == []
 
 
+AUDIT = """
+CREATE TABLE public.audit (day date NOT NULL, body text) PARTITION BY RANGE (day);
+CREATE FUNCTION public.audit() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN INSERT INTO public.audit VALUES (current_date, NEW.event_id); RETURN NULL; END $$;
+CREATE TRIGGER audit AFTER INSERT ON inbox.inbox_messages FOR EACH ROW WHEN (%s) EXECUTE FUNCTION public.audit();
+GRANT INSERT ON public.audit TO PUBLIC
+"""
+
+
+# The error (23514) has the class of a bad value, and comes from a trigger that all rows fire, or these rows.
+@pytest.mark.parametrize("condition", ["true", "NEW.payload <> '{}'"])
+def test_a_table_of_the_user_that_refuses_every_row_is_an_outage(inboxd, handler, streams, topic, inbox, condition):
+    client = handler(inboxd, always(DONE))
+    inbox.execute(AUDIT % condition)
+    first = [f"e{n}" for n in range(60)]
+    streams.events(topic, first, key=lambda one: b"k", value=lambda one: b'{"n": 1}')
+    eventually(lambda: inboxd.metric("inboxd_pg_errors_total", **{"class": "data"}) >= 5)
+    eventually(lambda: inboxd.get("/readyz")[0] == 503, every=0.02)
+    assert (inbox.rejects(), inbox.count()) == ([], 0)
+    inbox.execute("CREATE TABLE public.audit_rest PARTITION OF public.audit DEFAULT")
+    streams.events(topic, ["later"], key=lambda one: b"k")
+    inbox.wait_processed(61)
+    assert client.event_ids == [*first, "later"]
+    assert inbox.rejects() == []
+
+
+def test_replaying_rejects_leaves_out_the_one_that_is_refused(inboxd, handler, streams, topic, inbox):
+    streams.events(topic, ["bad", "good1", "good2"])
+    inbox.wait_stored(3)
+    inbox.execute("""INSERT INTO inbox.inbox_rejects (topic, kafka_partition, kafka_offset, headers, payload, reason)
+                     SELECT topic, kafka_partition, kafka_offset, headers, payload, 'storage' FROM inbox.inbox_messages
+                     ORDER BY event_id;
+                     DELETE FROM inbox.inbox_messages""")
+    refuse(inbox, "NEW.event_id = 'bad'")
+    done = inboxd.command("replay", "--rejects", "--yes")
+    assert done.returncode == 0 and "stays: not this one" in done.stderr, done.stderr
+    assert (inbox.count(), len(inbox.rejects())) == (2, 1)
+    done = inboxd.command("replay", "--rejects", "--yes")
+    assert done.returncode == 3 and "inboxd: not this one" in done.stderr, done.stderr
+
+
+def test_a_table_that_a_trigger_misses_is_not_the_schema(inboxd, streams, topic, inbox):
+    streams.events(topic, ["a"])
+    inbox.wait_stored(1)
+    inbox.execute("""INSERT INTO inbox.inbox_rejects (topic, kafka_partition, kafka_offset, headers, payload, reason)
+                     SELECT topic, kafka_partition, kafka_offset, headers, payload, 'storage' FROM inbox.inbox_messages;
+                     DELETE FROM inbox.inbox_messages""")
+    inbox.execute(AUDIT % "true")
+    inbox.execute("ALTER TABLE public.audit RENAME TO gone")
+    done = inboxd.command("replay", "--rejects", "--yes")
+    assert done.returncode == 3 and "public.audit" in done.stderr, done.stderr
+    assert "inboxd migrate" not in done.stderr
+
+
 def test_a_verdict_whose_row_is_refused_delays_no_other(inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(DONE))
     refuse(inbox, "NEW.event_id = 'bad'", event="UPDATE OF processed_at")

@@ -2,6 +2,8 @@
  * Turns the rows of a batch into statement parameters: one array per column, in the order of the
  * statement's parameters.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,14 +58,30 @@ static void add_digest(struct params *params, int array, const struct message *m
 	array_bytes(params, array, digest);
 }
 
-void fill_messages(
-	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count)
+/* The message with the simplest values. What is NULL stays NULL, because a trigger or a constraint of the user may make a
+ * difference there. */
+static const struct message *without_values(struct message *room, const struct message *from)
+{
+	*room = *from;
+	room->headers = (struct bytes){ NULL, 0 };
+	if (room->key.data != NULL)
+		room->key = bytes_of("key");
+	if (room->payload.data != NULL)
+		room->payload = bytes_of("{}");
+	return room;
+}
+
+void fill_messages(struct batch_writer *writer, const struct batch *batch, const size_t *items,
+	size_t count, bool bare)
 {
 	struct params *params = &writer->params;
 	int source, event_id, event_type, digest, placement, asks, consumer;
 	bool any_asks = false;
 	struct record_arrays record;
+	char id[40]; /* looks like any UUID; no other instance inserts it */
 
+	(void)snprintf(id, sizeof(id), "00000000-0000-4000-8000-0000%08" PRIx32,
+		(uint32_t)writer->instance);
 	params_reset(params);
 	params_int(params, writer->instance);
 	source = params_array(params, ARRAY_TEXT);
@@ -76,11 +94,13 @@ void fill_messages(
 	consumer = params_array(params, ARRAY_TEXT);
 	for (size_t i = 0; i < count; i++) {
 		const struct batch_row *row = &batch->rows[items[i]];
+		struct message simple;
 
 		array_text(params, source, row->message->source);
-		array_text(params, event_id, row->message->event_id);
+		array_text(params, event_id, bare ? id : row->message->event_id);
 		array_text(params, event_type, row->message->type);
-		add_record(params, &record, row->message);
+		add_record(params, &record,
+			bare ? without_values(&simple, row->message) : row->message);
 		add_digest(params, digest, row->message);
 		array_smallint(params, placement, (int16_t)row->placement.kind);
 		array_smallint(params, asks, (int16_t)row->placement.asks);
@@ -113,8 +133,8 @@ void fill_duplicates(
 	}
 }
 
-void fill_conflicts(
-	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count)
+void fill_conflicts(struct batch_writer *writer, const struct batch *batch, const size_t *items,
+	size_t count, bool bare)
 {
 	struct params *params = &writer->params;
 	struct record_arrays record;
@@ -128,10 +148,11 @@ void fill_conflicts(
 	consumer = params_array(params, ARRAY_TEXT);
 	for (size_t i = 0; i < count; i++) {
 		const struct message *message = batch->rows[items[i]].message;
+		struct message simple;
 
 		array_text(params, source, message->source);
 		array_text(params, event_id, message->event_id);
-		add_record(params, &record, message);
+		add_record(params, &record, bare ? without_values(&simple, message) : message);
 		add_digest(params, digest, message);
 		array_text(params, consumer, message->consumer);
 	}

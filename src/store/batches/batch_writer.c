@@ -1,7 +1,8 @@
 /*
  * Runs the transaction of a batch. The normal case takes two pipelines (ADR 10): everything up to the rows of the
  * INSERT, then COMMIT. Only if PostgreSQL refuses a value, the batch starts again under savepoints
- * and is halved until the row that cannot be stored is alone.
+ * and is halved until the row that cannot be stored is alone. It becomes a reject only if PostgreSQL
+ * accepts another row of the batch, or this one without its values.
  *
  * In the same transaction it stores completely what is no new message: records that repeat an id
  * with another payload (conflicts), and records that are no messages (rejects).
@@ -85,13 +86,22 @@ int batch_writer_pin_server_memory(struct batch_writer *writer, struct err *err)
 struct writing {
 	struct batch_writer *writer;
 	struct batch *batch;
-	bool rejects; /* the items are rejects, not rows */
-	/* Writes these items and records their results. */
-	int (*write)(const struct writing *w, const size_t *items, size_t count, struct err *err);
+	enum query query;
+	/* The parameters of the query; `bare`: without the values of the items. */
+	void (*fill)(struct batch_writer *writer, const struct batch *batch, const size_t *items,
+		size_t count, bool bare);
+	/* Records the results of these items. */
+	int (*note)(const struct writing *w, const size_t *items, size_t count,
+		const struct rows *rows, struct err *err);
 	/* Handles an item that PostgreSQL refuses; `why` is the error. */
 	int (*give_up)(
 		const struct writing *w, size_t item, const struct err *why, struct err *err);
 };
+
+static bool writes_rejects(const struct writing *w)
+{
+	return w->query == QUERY_INSERT_REJECTS;
+}
 
 /* True when PostgreSQL refused a value (or, while rows are isolated, a row for any reason) and the
  * transaction can continue from its savepoint. */
@@ -102,9 +112,49 @@ static bool is_refused(const struct writing *w, int r, const struct err *err)
 	if (r >= 0 || !db_is_open(writer->db))
 		return false;
 	/* a reject that is not stored completely loses its bytes; only a bad value justifies that */
-	if (db_error_is_data(err) || !writer->isolating || w->rejects)
-		return db_error_is_data(err);
+	if (db_error_is_data(writer->db, err) || !writer->isolating || writes_rejects(w))
+		return db_error_is_data(writer->db, err);
 	return db_error_may_be_row(err) && !db_error_is_clash(writer->db, err);
+}
+
+static int write_items(
+	const struct writing *w, const size_t *items, size_t count, bool bare, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	w->fill(w->writer, w->batch, items, count, bare);
+	r = db_step(w->writer->db, w->query, &w->writer->params, &rows, err);
+	if (r != 0)
+		return r;
+	w->writer->accepts |= rows_count(rows) > 0;
+	return bare && !writes_rejects(w) ? 0 : w->note(w, items, count, rows, err);
+}
+
+/*
+ * Finds out whether a value of this item is the cause of `why`: then PostgreSQL accepts the item without its values, or it
+ * accepted another one before. Otherwise the cause is the database, for example a trigger of the user whose table has no
+ * partition for today, and no row becomes a reject. The bare item is rolled back at once.
+ */
+static int try_bare(const struct writing *w, size_t item, const struct err *why, struct err *err)
+{
+	struct batch_writer *writer = w->writer;
+	struct err own = ERR_INIT;
+	int r;
+
+	if (writes_rejects(w) || writer->accepts || writer->odd.fault != 0 ||
+		!db_error_is_data(writer->db, why))
+		return 0;
+	r = write_items(w, &item, 1, true, &own);
+	if (r != 0 && (!db_is_open(writer->db) || !db_error_may_be_row(&own))) {
+		*err = own;
+		return r;
+	}
+	r = db_rollback_to_savepoint(writer->db, err);
+	if (r != 0 || writer->accepts || writer->isolating)
+		return r;
+	*err = *why;
+	return why->fault;
 }
 
 /* Writes under savepoints. It halves the items that PostgreSQL refuses until one item is alone;
@@ -120,11 +170,13 @@ static int write_bisected(
 		return 0;
 	r = db_savepoint(w->writer->db, err);
 	if (r == 0)
-		r = w->write(w, items, count, err);
+		r = write_items(w, items, count, false, err);
 	if (!is_refused(w, r, err))
 		return r;
 	why = *err;
 	r = db_rollback_to_savepoint(w->writer->db, err);
+	if (r == 0 && count == 1)
+		r = try_bare(w, items[0], &why, err);
 	if (r != 0)
 		return r;
 	if (count == 1)
@@ -174,8 +226,8 @@ static size_t match_row(const struct writing *w, const struct answer *answer, in
 		size_t at = (from + i) % answer->count;
 		size_t item = answer->items[at];
 
-		if (answer->match(w->rejects ? w->batch->rejects[item].message
-					     : w->batch->rows[item].message,
+		if (answer->match(writes_rejects(w) ? w->batch->rejects[item].message
+						    : w->batch->rows[item].message,
 			    answer->rows, row))
 			return at;
 	}
@@ -214,7 +266,7 @@ static int keep_as_reject(
 	(void)snprintf(reason, sizeof(reason), "storage: %s %.400s", why->state, why->text);
 	if (row->result != ROW_DUPLICATE)
 		row->result = ROW_REJECTED;
-	if (!db_error_is_data(why))
+	if (!w->writer->accepts || !db_error_is_data(w->writer->db, why))
 		w->writer->odd = *why;
 	r = batch_reject(w->batch, copy, reason, err);
 	if (r == 0)
@@ -266,61 +318,36 @@ static int note_inserted(const struct writing *w, const size_t *items, size_t co
 	return 0;
 }
 
-static int write_messages(
-	const struct writing *w, const size_t *items, size_t count, struct err *err)
+static int note_conflicts(const struct writing *w, const size_t *items, size_t count,
+	const struct rows *rows, struct err *err)
 {
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r;
-
-	fill_messages(w->writer, w->batch, items, count);
-	r = db_step(w->writer->db, QUERY_INSERT_MESSAGES, &w->writer->params, &rows, err);
-	return r != 0 ? r : note_inserted(w, items, count, rows, err);
-}
-
-static int write_conflicts(
-	const struct writing *w, const size_t *items, size_t count, struct err *err)
-{
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	struct answer answer = { NULL, items, count, has_coordinates_and_id };
+	const struct answer answer = { rows, items, count, has_coordinates_and_id };
 	size_t at = 0;
-	int r;
 
-	fill_conflicts(w->writer, w->batch, items, count);
-	r = db_step(w->writer->db, QUERY_INSERT_CONFLICTS, &w->writer->params, &rows, err);
-	answer.rows = rows;
-	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
+	(void)err;
+	for (int i = 0; i < rows_count(rows); i++) {
 		at = match_row(w, &answer, i, at);
 		if (at == count)
 			break;
 		w->batch->rows[items[at++]].result = ROW_CONFLICT;
 	}
-	return r;
+	return 0;
 }
 
-static int write_rejects_as(
-	const struct writing *w, const size_t *items, size_t count, bool bare, struct err *err)
+static int note_rejects(const struct writing *w, const size_t *items, size_t count,
+	const struct rows *rows, struct err *err)
 {
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	struct answer answer = { NULL, items, count, has_coordinates };
+	const struct answer answer = { rows, items, count, has_coordinates };
 	size_t at = 0;
-	int r;
 
-	fill_rejects(w->writer, w->batch, items, count, bare);
-	r = db_step(w->writer->db, QUERY_INSERT_REJECTS, &w->writer->params, &rows, err);
-	answer.rows = rows;
-	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
+	(void)err;
+	for (int i = 0; i < rows_count(rows); i++) {
 		at = match_row(w, &answer, i, at);
 		if (at == count)
 			break;
 		w->batch->rejects[items[at++]].kept = true;
 	}
-	return r;
-}
-
-static int write_rejects(
-	const struct writing *w, const size_t *items, size_t count, struct err *err)
-{
-	return write_rejects_as(w, items, count, false, err);
+	return 0;
 }
 
 /* give_up() of rejects: even the reject cannot be stored completely. Stores only its coordinates
@@ -333,7 +360,7 @@ static int keep_bare(const struct writing *w, size_t item, const struct err *why
 	(void)snprintf(reject->reason + used, sizeof(reject->reason) - used, "; not kept whole: %s",
 		why->text);
 	utf8_repair(reject->reason);
-	return write_rejects_as(w, &item, 1, true, err);
+	return write_items(w, &item, 1, true, err);
 }
 
 /* Keeps the duplicates in `items` whose payload differs from the stored one. Asks the server only
@@ -369,11 +396,13 @@ static int keep_conflicts(struct batch_writer *writer, const struct batch *batch
 
 static int store_conflicts(struct batch_writer *writer, struct batch *batch, struct err *err)
 {
-	const struct writing w = { writer, batch, false, write_conflicts, keep_as_reject };
+	const struct writing w = { writer, batch, QUERY_INSERT_CONFLICTS, fill_conflicts,
+		note_conflicts, keep_as_reject };
 	CLEANUP(freep) size_t *items = NULL;
 	size_t count = 0;
 	int r = select_rows(batch, ROW_DUPLICATE, &items, &count, err);
 
+	writer->accepts = false;
 	if (r == 0 && count > 0)
 		r = keep_conflicts(writer, batch, items, &count, err);
 	return r != 0 ? r : write_bisected(&w, items, count, err);
@@ -381,7 +410,8 @@ static int store_conflicts(struct batch_writer *writer, struct batch *batch, str
 
 static int store_rejects(struct batch_writer *writer, struct batch *batch, struct err *err)
 {
-	const struct writing w = { writer, batch, true, write_rejects, keep_bare };
+	const struct writing w = { writer, batch, QUERY_INSERT_REJECTS, fill_rejects, note_rejects,
+		keep_bare };
 	CLEANUP(freep) size_t *items = calloc(batch->reject_count + 1, sizeof(*items));
 
 	if (items == NULL)
@@ -428,7 +458,7 @@ static int send_all(struct batch_writer *writer, const struct batch *batch, stru
 	int r = open_batch(writer, batch, opening, err);
 
 	if (r == 0 && writer->item_count > 0) {
-		fill_messages(writer, batch, writer->items, writer->item_count);
+		fill_messages(writer, batch, writer->items, writer->item_count, false);
 		r = db_queue(writer->db, QUERY_INSERT_MESSAGES, &writer->params, &opening->inserted,
 			err);
 	}
@@ -450,12 +480,14 @@ static int store_bisected(const struct writing *w, struct err *err)
 	 * the COMMIT, so that the refused row is known. */
 	if (r == 0 && writer->isolating && writer->commit_refused)
 		r = db_script(writer->db, "SET CONSTRAINTS ALL IMMEDIATE", err);
+	writer->accepts = false;
 	return r != 0 ? r : write_bisected(w, writer->items, writer->item_count, err);
 }
 
 static int store_messages(struct batch_writer *writer, struct batch *batch, struct err *err)
 {
-	const struct writing w = { writer, batch, false, write_messages, keep_as_reject };
+	const struct writing w = { writer, batch, QUERY_INSERT_MESSAGES, fill_messages,
+		note_inserted, keep_as_reject };
 	int r;
 
 	if (writer->unsendable)
@@ -553,8 +585,8 @@ int batch_writer_start(struct batch_writer *writer, struct batch *batch, struct 
 	r = select_rows(batch, ROW_UNKNOWN, &writer->items, &writer->item_count, err);
 	if (r == 0 && !writer->isolating)
 		r = send_all(writer, batch, err);
-	writer->unsendable =
-		writer->isolating || (r < 0 && db_is_open(writer->db) && db_error_is_data(err));
+	writer->unsendable = writer->isolating ||
+			     (r < 0 && db_is_open(writer->db) && db_error_is_data(writer->db, err));
 	if (r == 0 || writer->unsendable)
 		return 0;
 	drop_pipeline(writer);

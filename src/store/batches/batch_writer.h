@@ -56,8 +56,9 @@ int batch_writer_start(struct batch_writer *writer, struct batch *batch, struct 
 void batch_writer_isolate(struct batch_writer *writer);
 /* True when batch_writer_finish() would not wait for the rows. Does not block. */
 bool batch_writer_poll(struct batch_writer *writer);
-/* Waits for the rows and commits. Sets the result of each row and `kept` of each reject. Rows that
- * PostgreSQL cannot store are bisected under savepoints and become rejects (rule R9). */
+/* Waits for the rows and commits. Sets the result of each row and `kept` of each reject. Rows with a
+ * value that PostgreSQL cannot store are bisected under savepoints and become rejects (rule R9). If it
+ * accepts no row, and not even a row without its values, the database is the cause: the batch fails. */
 int batch_writer_finish(struct batch_writer *writer, struct batch *batch, struct err *err);
 /*
  * batch_writer_finish() in two halves. When batch_writer_receive() returns 0, the results are

@@ -36,6 +36,7 @@ struct batch_writer {
 	bool isolating;  /* see batch_writer_isolate() */
 	bool isolate_next;
 	bool commit_refused; /* the last attempt failed at its COMMIT */
+	bool accepts;   /* PostgreSQL accepted a row of the kind that is written, or a bare one */
 	struct err odd; /* the last refusal of a row that the values of the row do not explain */
 };
 
@@ -48,12 +49,14 @@ void stored_digest(unsigned char out[STORED_DIGEST_BYTES], int64_t last_offset,
 /* Each function resets and fills writer->params. `items` are indexes of rows or rejects of the
  * batch. */
 int fill_updates(struct batch_writer *writer, const struct batch *batch, struct err *err);
-void fill_messages(
-	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count);
 void fill_duplicates(
 	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count);
-void fill_conflicts(
-	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count);
+/* `bare`: with the simplest id, key, headers and payload in place of their own. */
+void fill_messages(struct batch_writer *writer, const struct batch *batch, const size_t *items,
+	size_t count, bool bare);
+/* `bare`: likewise, but with their own ids. */
+void fill_conflicts(struct batch_writer *writer, const struct batch *batch, const size_t *items,
+	size_t count, bool bare);
 /* `bare`: only the coordinates and the reason. */
 void fill_rejects(struct batch_writer *writer, const struct batch *batch, const size_t *items,
 	size_t count, bool bare);

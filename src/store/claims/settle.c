@@ -521,9 +521,9 @@ static int settle_list(const struct settling *s, struct err *err)
 	return r;
 }
 
-static bool is_bad_value(int r, const struct err *err)
+static bool is_bad_value(const struct settling *s, int r, const struct err *err)
 {
-	return r == FAULT_DATABASE && db_error_is_data(err);
+	return r == FAULT_DATABASE && db_error_is_data(s->db, err);
 }
 
 /* The texts that replace what PostgreSQL refused to store. */
@@ -579,7 +579,7 @@ static int settle_with_note(const struct settling *s, struct err *err)
 
 	patched.lane = 0; /* nothing before it stops it */
 	single.rows = &alone;
-	while (is_bad_value(r, err) && replace_by_note(&note, &patched, err))
+	while (is_bad_value(s, r, err) && replace_by_note(&note, &patched, err))
 		r = settle_list(&single, err);
 	s->rows[0]->status = patched.status;
 	note_stops(s);
@@ -622,7 +622,7 @@ static void refuse_events(const struct settling *s, const struct err *why)
 /* `r`: the result of settling this row alone. */
 static int settle_alone(const struct settling *s, int r, struct err *err)
 {
-	if (is_bad_value(r, err) && !db_error_is_event(err))
+	if (is_bad_value(s, r, err) && !db_error_is_event(err))
 		r = settle_with_note(s, err);
 	if (may_be_events(s, r, err)) {
 		refuse_events(s, err);
@@ -642,7 +642,7 @@ static int settle_bisected(const struct settling *s, struct err *err)
 	struct settling half = *s;
 	int r = settle_list(s, err);
 
-	if (!is_bad_value(r, err) && !is_too_slow(s, r, err) && !may_be_row(s, r, err) &&
+	if (!is_bad_value(s, r, err) && !is_too_slow(s, r, err) && !may_be_row(s, r, err) &&
 		!may_be_events(s, r, err))
 		return r;
 	if (s->count == 1)

@@ -199,9 +199,17 @@ enum pg_error_class db_error_kind(const struct err *err)
 	return pg_error_class_of(err->state);
 }
 
-bool db_error_is_data(const struct err *err)
+static bool names_own_table(const struct db *db, const struct err *err)
 {
-	return db_error_kind(err) == PG_ERROR_DATA;
+	return strcmp(err->schema, db->schema) == 0 &&
+	       (strncmp(err->table, "inbox_", strlen("inbox_")) == 0 ||
+		       strcmp(err->table, "outbox") == 0 || strcmp(err->table, "requests") == 0);
+}
+
+bool db_error_is_data(const struct db *db, const struct err *err)
+{
+	return db_error_kind(err) == PG_ERROR_DATA &&
+	       (err->table[0] == '\0' || names_own_table(db, err));
 }
 
 bool db_error_may_be_row(const struct err *err)
@@ -213,8 +221,7 @@ bool db_error_may_be_row(const struct err *err)
 
 bool db_error_is_clash(const struct db *db, const struct err *err)
 {
-	return strcmp(err->state, "23505") == 0 && strcmp(err->schema, db->schema) == 0 &&
-	       strncmp(err->table, "inbox_", strlen("inbox_")) == 0;
+	return strcmp(err->state, "23505") == 0 && names_own_table(db, err);
 }
 
 bool db_error_is_lock(const struct err *err)

@@ -56,9 +56,10 @@ void db_interrupt(struct db *db);
 
 /* The class of a FAULT_DATABASE. The caller chooses its reaction by this class. */
 enum pg_error_class db_error_kind(const struct err *err);
-/* True when the error concerns the values or the size of single rows (SQLSTATE classes 22, 23
- * without 23505, and 54, and IB020). The caller then bisects the batch (rule R9). */
-bool db_error_is_data(const struct err *err);
+/* True when the error concerns the values or the size of single rows (class PG_ERROR_DATA). The caller
+ * then bisects the batch (rule R9). Not when the error names a table that is none of inboxd's: then a
+ * trigger of the user has failed, and perhaps fails for every row. */
+bool db_error_is_data(const struct db *db, const struct err *err);
 /* True when the error may concern a single row: also when a user's trigger raises it, or when a
  * page is damaged. That it concerns a single row is proved only when other rows are accepted. */
 bool db_error_may_be_row(const struct err *err);
