@@ -187,7 +187,8 @@ BEGIN
          payload, payload_digest, available_at)
     SELECT receiver, m.source, m.event_id, m.event_type, m.topic, m.kafka_partition, m.kafka_offset,
            m.kafka_timestamp, m.key, m.headers, m.payload, m.payload_digest, now()
-    FROM inbox.inbox_messages m WHERE m.seq = ANY (wanted)
+    FROM inbox.inbox_messages m
+    WHERE m.seq = ANY (wanted) AND (m.payload IS NOT NULL OR m.payload_digest IS NULL) -- retention may have dropped it since
     ORDER BY m.seq
     ON CONFLICT ON CONSTRAINT inbox_messages_pkey DO NOTHING;
     GET DIAGNOSTICS affected = ROW_COUNT;

@@ -32,8 +32,8 @@ $$;
 -- request_begin(), 'invalid' is a header without a key.
 -- header is the value of Idempotency-Key as it came, NULL without one; several are joined with ', '. target is the path with its
 -- query, content the body of the request. Not required: a request without a header is 'started', and its token is NULL.
--- A lease that ended without a result is 'lost': the program runs in one transaction and does not know the recovery points of that
--- attempt, so an operator decides.
+-- A lease that ended without a result is 'lost', and so is an attempt that failed and left a recovery point: the program runs in one
+-- transaction and does not know the recovery points of that attempt, so an operator decides.
 -- IB010: an argument is wrong, and the message names it.
 CREATE OR REPLACE FUNCTION inbox.http_request_begin(header text, method text, target text, content bytea, scope text DEFAULT '',
     keep interval DEFAULT '24 hours', required boolean DEFAULT true, OUT verdict text, OUT token text, OUT status int,
@@ -61,9 +61,9 @@ BEGIN
     begun := inbox.request_begin(key, sha256(convert_to(method || ' ' || target || E'\n', 'UTF8') || coalesce(content, '')), scope,
         left(operation, CASE octet_length(operation) WHEN length(operation) THEN 128 ELSE 32 END), keep => keep,
         lost => 'refuse');
-    verdict := begun.verdict;
-    token := begun.token;
+    verdict := CASE WHEN begun.verdict = 'started' AND begun.point IS NOT NULL THEN 'lost' ELSE begun.verdict END;
     IF verdict = 'started' THEN
+        token := begun.token;
         RETURN;
     ELSIF verdict = 'replay' THEN
         status := begun.status;

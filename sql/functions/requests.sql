@@ -207,14 +207,16 @@ BEGIN
     IF verdict IS NOT NULL THEN
         RETURN;
     END IF;
-    -- The holder of a lease that is over may be completing at this moment. Its row stays locked for this transaction.
+    -- The holder of a lease that is over may be completing at this moment, or may have set its point since the row was read.
+    -- The row that is locked counts. It stays locked for this transaction.
     IF locked AND earlier.key IS NOT NULL THEN
-        PERFORM FROM inbox.requests r
+        SELECT r.* INTO earlier FROM inbox.requests r
         WHERE r.key = request_begin.key AND r.scope = request_begin.scope AND r.holder = earlier.holder
           AND r.attempt = earlier.attempt AND r.completed_at IS NOT DISTINCT FROM earlier.completed_at
           AND r.locked_until IS NOT DISTINCT FROM earlier.locked_until
         FOR NO KEY UPDATE SKIP LOCKED;
         locked := FOUND;
+        point := CASE WHEN attempt > 1 THEN earlier.point END;
     END IF;
     IF NOT locked THEN
         verdict := 'busy';

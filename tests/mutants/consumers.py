@@ -47,4 +47,7 @@ MUTANTS = [
     mutant("R27", "a hello for an unknown consumer is accepted",
            edit("src/model/admission/admission.c", "if (admission->consumers[i].known &&\n", "if (admission->consumers != NULL &&\n"),
            tests=["unit/test_admission.c::a_consumer_is_known_until_others_are"]),
+    mutant("R27", "a payload that is dropped meanwhile is copied as none",
+           edit("sql/functions/backfill.sql", " AND (m.payload IS NOT NULL OR m.payload_digest IS NULL) -- retention", " -- retention"),
+           tests=["sql/test_backfill.py::test_a_payload_that_retention_drops_meanwhile_is_not_copied_as_none"]),
 ]

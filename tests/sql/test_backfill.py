@@ -10,7 +10,7 @@ import pytest
 
 import statements
 from support.wait import eventually
-from test_functions import insert
+from test_functions import insert, interrupted
 from test_operators import audit, dead, processed, value, waiting
 
 
@@ -54,6 +54,15 @@ def test_a_consumer_gets_what_others_have_in_every_state(consumers):
                              " received_at > now() - interval '1 h' FROM inbox.messages"
                              " WHERE consumer = 'search' AND event_id = 'a'").fetchone() == \
         (None, 0, 0, None, None, None, None, "waiting", True)
+
+
+def test_a_payload_that_retention_drops_meanwhile_is_not_copied_as_none(consumers, connect):
+    stored(consumers, "a", payload=b"{}", payload_digest=b"d")
+    stored(consumers, "b", 2, payload=b"{}", payload_digest=b"d")
+    with interrupted(consumers, "copy_rows", "    INSERT INTO inbox.inbox_messages", backfill, connect(), "'search'") as late:
+        consumers.execute("UPDATE inbox.inbox_messages SET payload = NULL WHERE event_id = 'a'")
+    assert late.result()["affected"] == 1
+    assert copies(consumers) == ["b"]
 
 
 def test_a_second_backfill_copies_nothing(consumers):

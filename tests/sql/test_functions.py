@@ -1,9 +1,31 @@
 """inbox.complete, the replay trigger and the view, as handlers and operators use them."""
 
+import concurrent.futures
+import contextlib
 import re
 
 import psycopg
 import pytest
+
+from support.wait import eventually
+
+
+@contextlib.contextmanager
+def interrupted(db, function, place, call, *arguments, **named):
+    """Runs call() in a thread, and yields its future. The function of the schema stops before this place of its body until the
+    block ends."""
+    body = db.execute("SELECT pg_get_functiondef(%s::regproc)", [f"inbox.{function}"]).fetchone()[0]
+    assert body.count(place) == 1, place
+    db.execute(body.replace(place, f"PERFORM pg_advisory_xact_lock_shared(99);\n{place}"))
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        db.execute("SELECT pg_advisory_lock(99)")
+        try:
+            called = pool.submit(call, *arguments, **named)
+            eventually(lambda: db.execute(waiting).fetchone() == (1,), what=f"{function}() is interrupted")
+            yield called
+        finally:
+            db.execute("SELECT pg_advisory_unlock(99)")
 
 
 def insert(db, event_id="a", **columns):

@@ -103,6 +103,15 @@ def test_a_lease_that_ended_without_a_result_is_lost_until_an_operator_decides(d
     assert serve(db)[0].verdict == "started"
 
 
+def test_a_lease_that_failed_after_a_point_is_lost(db):
+    """The middleware would run the steps before the point again."""
+    token = value(db, "SELECT token FROM inbox.request_begin('k', %s, operation => 'POST /orders', lease => '1 hour')",
+                  hashlib.sha256(b"POST /orders?a=b\n17").digest())
+    db.execute("SELECT inbox.request_extend(%s, point => 'charged'), inbox.request_fail(%s)", [token, token])
+    lost = serve(db)[0]
+    assert (lost.token, *problem(lost)) == (None, "lost", 409, "outcome-unknown")
+
+
 def test_a_lease_that_failed_runs_again(db):
     token = value(db, "SELECT token FROM inbox.request_begin('k', %s, operation => 'POST /orders', lease => '1 hour')",
                   hashlib.sha256(b"POST /orders?a=b\n17").digest())

@@ -9,7 +9,7 @@ import json
 import psycopg
 import pytest
 
-from test_functions import insert
+from test_functions import insert, interrupted
 from test_operators import audit, value
 from test_retention import retain
 from support.wait import eventually
@@ -494,6 +494,18 @@ def test_while_a_holder_completes_its_lease_is_not_taken_over(db, connect):
         for lease in (None, "1 minute"):
             assert begin(other, lease=lease).verdict == "busy"
     assert begin(other).verdict == "replay"
+
+
+@pytest.mark.parametrize("lease", [None, "1 minute"])
+def test_a_point_that_is_set_while_the_next_attempt_begins_is_not_lost(db, connect, lease):
+    """The slow holder commits between the statement that reads the row and the one that locks it."""
+    first = begin(db, lease="1 minute")
+    set_back(db, "locked_until")
+    with interrupted(db, "request_begin", "    IF earlier.expires_at > looked_at", begin, connect(), lease=lease) as late:
+        db.execute("SELECT inbox.request_extend(%s, point => 'charged')", [first.token])
+    second = late.result()
+    assert (second.verdict, second.attempt, second.point) == ("started", 2, "charged")
+    assert value(db, "SELECT point FROM inbox.requests") == "charged"
 
 
 def test_a_request_in_one_transaction_takes_a_lease_over_that_is_over(db, connect):
