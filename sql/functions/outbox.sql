@@ -69,8 +69,8 @@ BEGIN
             PERFORM inbox.refuse_event(place || 'headers ' || fault);
         END IF;
     END LOOP;
-    IF octet_length(pairs::text) > 16777216 THEN
-        PERFORM inbox.refuse_event(place || format('headers has %s bytes; the limit is 16777216',
+    IF octet_length(pairs::text) > 65536 THEN
+        PERFORM inbox.refuse_event(place || format('headers has %s bytes; the limit is 65536',
                                                    octet_length(pairs::text)));
     END IF;
     RETURN pairs;
@@ -168,7 +168,7 @@ BEGIN
 END $$;
 
 -- The trace of a message as headers for the events that it causes. ce_traceparent has precedence; the last of a repeated
--- header counts.
+-- header counts. A value of more than 8 KiB is left out: its receivers could not take it.
 CREATE OR REPLACE FUNCTION inbox.trace_pairs(headers jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -180,7 +180,7 @@ BEGIN
           FROM jsonb_array_elements(headers) WITH ORDINALITY AS h(pair, place)
           CROSS JOIN LATERAL (SELECT regexp_replace(h.pair ->> 0, '^ce_', '') AS name) n
           WHERE h.pair ->> 0 IN ('traceparent', 'tracestate', 'ce_traceparent', 'ce_tracestate')
-            AND jsonb_typeof(h.pair -> 1) = 'string'
+            AND jsonb_typeof(h.pair -> 1) = 'string' AND octet_length(h.pair ->> 1) <= 8192
           ORDER BY n.name, starts_with(h.pair ->> 0, 'ce_') DESC, h.place DESC) t;
 END $$;
 

@@ -3,7 +3,8 @@
 -- payload, because only its number matters.
 -- Columns: seq, fresh, bytes, event_id, source, topic, aggregate, key, event_type, subject, content_type, format, header
 -- runs, payload, created_at, retry_count, caused_by. bytes: of the page up to this row; the page was cut if that is $2 or
--- more in its last row. Header runs: name and value of each header, each behind its length (int4, -1 = null).
+-- more in its last row. They are those that are sent, because PostgreSQL may have compressed the row; the columns that emit
+-- limits to 1 KiB are not counted. Header runs: name and value of each header, each behind its length (int4, -1 = null).
 SELECT o.seq, o.fresh, o.bytes, o.event_id, o.source, o.topic, o.aggregate, o.key, o.event_type, o.subject,
        o.content_type, o.format,
        CASE WHEN o.fresh AND o.headers <> '[]' THEN (
@@ -18,5 +19,5 @@ FROM (
     SELECT s.*, sum(s.size) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
     FROM (
         SELECT r.*, CASE WHEN r.fresh THEN coalesce(octet_length(r.payload), 0) + coalesce(octet_length(r.key), 0)
-                                           + pg_column_size(r.headers) ELSE 0 END AS size
+                                           + octet_length(r.headers::text) ELSE 0 END AS size
         FROM (

@@ -16,6 +16,7 @@
 
 /* A page is small, because a reject contains the whole record. */
 #define PAGE         200
+#define PAGE_BYTES   (16 << 20)
 #define HEADERS_MOST 10000
 #define REFUSED_MOST 10
 
@@ -214,6 +215,7 @@ static int identify_page(struct rejects *rejects, struct err *err)
 
 	params_bigint(&params, rejects->after);
 	params_int(&params, PAGE);
+	params_bigint(&params, PAGE_BYTES);
 	r = db_run(rejects->op->db, QUERY_OP_REJECTS, &params, &rows, err);
 	rejects->last = r == 0 ? rows_count(rows) : 0;
 	for (int i = 0; r == 0 && i < rejects->last && !is_enough(rejects); i++) {

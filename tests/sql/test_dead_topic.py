@@ -110,6 +110,14 @@ def test_a_fetch_after_a_position_returns_later_deaths(db, statements):
         assert statements.run("dead_backlog", 2, *place) == [(2, min(2, len(behind)))], "both have the cap"
 
 
+def test_the_bytes_of_a_batch_are_those_that_are_produced(db, statements):
+    """PostgreSQL stores a long header compressed."""
+    for name in "abc":
+        dead(db, name)
+    db.execute("UPDATE inbox.inbox_messages SET headers = jsonb_build_array(jsonb_build_array('h', repeat('x', 1000000)))")
+    assert fetched(statements, size=1500000) == ["a", "b"]
+
+
 @pytest.mark.parametrize("never", ["infinity", "-infinity"])
 def test_an_infinite_death_time_is_ignored_and_does_not_block_others(db, statements, never):
     """Set manually; it cannot be produced and is not counted."""

@@ -812,6 +812,14 @@ def reject(db, payload=b"{}", offset=7):
                  offset, payload)
 
 
+def test_a_page_of_rejects_ends_after_its_bytes_and_has_one_at_least(db, statements):
+    made = [reject(db, b"x" * 1000, offset) for offset in range(3)]
+    db.execute("UPDATE inbox.inbox_rejects SET headers = jsonb_build_array(jsonb_build_array('h', repeat('x', 1000000)))")
+    for bytes_most, count in ((1, 1), (1500000, 2), (10**9, 3)):
+        assert [row[0] for row in statements.run("op_rejects", 0, 10, bytes_most)] == made[:count]
+    assert [row[0] for row in statements.run("op_rejects", made[0], 1, 10**9)] == made[1:2]
+
+
 def test_a_replayed_reject_becomes_a_waiting_message(db):
     seq = reject(db)
     assert value(db, "SELECT inbox.replay_reject(%s, 's', 'r1', 't')", seq) == "stored"

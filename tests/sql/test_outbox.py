@@ -80,7 +80,8 @@ WRONG = [
     ("headers", {"headers": '[["a", "b", "c"]]'}), ("headers", {"headers": '[[1, "b"]]'}),
     ("headers", {"headers": '{"ce_id": "x"}'}), ("headers", {"headers": '{"CE_x": "x"}'}),
     ("headers", {"headers": '{"event-id": "x"}'}), ("headers", {"headers": '{"Content-Type": "x"}'}),
-    ("headers", {"headers": json.dumps({"a": "x" * (16 * MIB)})})]
+    ("headers", {"headers": json.dumps({"a": "x" * 65536})}),
+    ("headers", {"headers": json.dumps([["a", {"base64": "AAAA" * 16384}]])})]
 
 
 def test_a_wrong_argument_is_named(db):
@@ -170,6 +171,7 @@ OTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-b7ad6b7169203331-01"
     ([["traceparent", OTHER], ["ce_traceparent", PARENT], ["traceparent", OTHER]], {}, [["traceparent", PARENT]]),
     ([["traceparent", PARENT]], {"traceparent": OTHER}, [["traceparent", OTHER]]),
     ([["traceparent", None], ["traceparent", {"base64": "AA=="}]], {}, []),
+    ([["traceparent", PARENT], ["tracestate", "a" * 8193]], {}, [["traceparent", PARENT]]),
     ([], {}, []),
 ])
 def test_events_of_a_handler_continue_the_trace_of_its_message(db, of_message, given, stored):

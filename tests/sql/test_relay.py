@@ -73,6 +73,16 @@ def test_a_page_ends_after_its_bytes_and_has_one_event_at_least(db, statements):
     assert whole[0][BYTES] > 1000
 
 
+def test_the_bytes_of_a_page_are_those_that_are_sent(db, statements):
+    """PostgreSQL stores a long header compressed."""
+    db.execute("INSERT INTO inbox.outbox (topic, event_type, headers)"
+               " SELECT 't', 't', jsonb_build_array(jsonb_build_array('h', repeat('x', 1000000))) FROM generate_series(1, 3)")
+    assert db.execute("SELECT max(pg_column_size(headers)) FROM inbox.outbox").fetchone()[0] < 20000
+    page = statements.run("relay_read", 10, 1500000, 0)
+    assert len(page) == 2
+    assert page[-1][BYTES] >= sum(len(row[RUNS]) for row in page)
+
+
 def test_an_event_has_its_values_and_its_headers_as_runs(db, statements):
     db.execute("SELECT inbox.emit_bytes('t', '\\x00ff', 'a.b', '\\x01', 'x/y', %s::jsonb, 'id', 's', 'sub', 'agg')",
                ['[["n", "v"], ["empty", null], ["b", {"base64": "AP8="}]]'])

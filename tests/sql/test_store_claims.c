@@ -116,6 +116,40 @@ static void bytes_beyond_the_budget_stay_in_the_table(void **state)
 	routing_free(all);
 }
 
+/* Headers and keys count, too, and not with the size that PostgreSQL has compressed them to. */
+static void the_byte_budget_counts_what_is_sent(void **state)
+{
+	struct world *world = *state;
+	struct stream_ref stream = { "orders", 0, "", ORDERING_NONE };
+	const struct claim_streams streams = { &stream, 1 };
+	const uint64_t hash = hash_of_key(world, "a");
+	const struct claim_lanes lanes = { &stream, &hash, 1 };
+	struct routing *all = wants(NULL);
+	const struct claim_request request = { world->me.id, all, 10, 1500000 };
+	struct claimed claimed = { NULL };
+
+	for (int i = 1; i < 10; i++) {
+		char id[] = { 'a', (char)('0' + i), '\0' };
+
+		waiting(world, id, PLACEMENT_WAITING);
+	}
+	run_sql(world,
+		"UPDATE inbox.inbox_messages"
+		" SET headers = jsonb_build_array(jsonb_build_array('h', repeat('x', 1000000)))");
+	OK(claims_due(world->db, &request, &streams, &claimed, &err));
+	assert_claimed(&claimed, "a1 a2");
+	claimed_fini(&claimed);
+	stream.ordering = ORDERING_PARTITION;
+	OK(claims_due(world->db, &request, &streams, &claimed, &err));
+	assert_claimed(&claimed, "a3 a4");
+	claimed_fini(&claimed);
+	stream.ordering = ORDERING_KEY;
+	OK(claims_lanes(world->db, &request, &lanes, &claimed, &err));
+	assert_claimed(&claimed, "a5 a6");
+	claimed_fini(&claimed);
+	routing_free(all);
+}
+
 static void rows_beyond_the_byte_budget_are_not_due_before_those_claimed(void **state)
 {
 	struct world *world = *state;
@@ -872,6 +906,7 @@ int main(void)
 		TEST(rows_are_claimed_in_the_order_of_their_offsets),
 		TEST(a_claim_has_at_most_the_requested_number_of_rows),
 		TEST(bytes_beyond_the_budget_stay_in_the_table),
+		TEST(the_byte_budget_counts_what_is_sent),
 		TEST_UNORDERED(rows_beyond_the_byte_budget_are_not_due_before_those_claimed),
 		TEST(keys_that_the_byte_budget_did_not_reach_are_reported),
 		TEST(rows_that_are_not_claimed_take_no_bytes_of_the_budget),

@@ -27,7 +27,8 @@
     CROSS JOIN LATERAL (
         SELECT d.seq, d.topic, d.kafka_partition, d.consumer, d.kafka_offset, d.event_type, d.available_at,
                substr(sha256(d.key), 1, 8) AS key_hash,
-               coalesce(octet_length(d.payload), 0) + 1024 AS size
+               coalesce(octet_length(d.payload), 0) + coalesce(octet_length(d.key), 0)
+                   + octet_length(d.headers::text) + 1024 AS size
         FROM inbox.inbox_messages d
         WHERE d.topic = p.topic AND d.kafka_partition = p.kafka_partition AND d.consumer = p.consumer
           AND d.available_at > '-infinity' AND d.available_at >= p.since AND d.available_at <= now()

@@ -12,7 +12,8 @@
     FROM mine l
     CROSS JOIN LATERAL (
         SELECT w.seq, w.topic, w.consumer, w.kafka_offset, w.event_type, w.available_at,
-               coalesce(octet_length(w.payload), 0) + 1024 AS size
+               coalesce(octet_length(w.payload), 0) + coalesce(octet_length(w.key), 0)
+                   + octet_length(w.headers::text) + 1024 AS size
         FROM inbox.inbox_messages w
         WHERE w.topic = l.topic AND w.kafka_partition = l.kafka_partition AND w.consumer = l.consumer
           AND substr(sha256(w.key), 1, 8) = l.key_hash AND w.available_at IS NOT NULL AND w.seq > 0

@@ -6,7 +6,7 @@
 -- microseconds where it has to be exact.
 WITH page AS MATERIALIZED (
     SELECT m.seq, m.dead_at, coalesce(octet_length(m.payload), 0) + coalesce(octet_length(m.key), 0)
-                             + pg_column_size(m.headers) AS size
+                             + octet_length(m.headers::text) AS size
     FROM inbox.inbox_messages m
     WHERE m.dead_at IS NOT NULL AND m.claimed_by IS NOT NULL AND m.dead_topic_at IS DISTINCT FROM m.dead_at
       AND m.seq <> ALL ($3::bigint[])
