@@ -25,6 +25,7 @@
 #include "ingest/ingest.h"
 #include "ingest/relay/relay.h"
 #include "lease/heartbeat.h"
+#include "lease/peers.h"
 #include "model/message/handover.h"
 #include "periodic/janitor.h"
 
@@ -43,6 +44,7 @@ struct instance_run {
 	struct dispatch *dispatch;
 	struct ingest *ingest; /* NULL: config_sends_only() */
 	struct heartbeat *heartbeat;
+	struct peers *peers;
 	struct janitor *janitor;
 	struct dead_topic *dead_topic;
 	struct relay *relay; /* NULL: outbox.enabled is false */
@@ -129,8 +131,6 @@ static int make_heartbeat(struct daemon *daemon, struct instance_run *run, struc
 		.health = &daemon->health,
 		.supervision = &daemon->supervision,
 		.instance = run->instance.id,
-		.host_id = daemon->earlier == 0 ? daemon->lock.host_id : "",
-		.earlier = daemon->earlier,
 		.pg_offset_ms = &daemon->pg_offset_ms,
 		.bounds = bounds,
 		.low_claim = low_claim,
@@ -139,6 +139,21 @@ static int make_heartbeat(struct daemon *daemon, struct instance_run *run, struc
 	};
 
 	return heartbeat_new(&run->heartbeat, &options, err);
+}
+
+static int make_peers(struct daemon *daemon, struct instance_run *run, struct err *err)
+{
+	struct peers_options options = {
+		.config = daemon->config,
+		.metrics = daemon->metrics,
+		.health = &daemon->health,
+		.heartbeat = run->heartbeat,
+		.instance = run->instance.id,
+		.host_id = daemon->earlier == 0 ? daemon->lock.host_id : "",
+		.earlier = daemon->earlier,
+	};
+
+	return peers_new(&run->peers, &options, err);
 }
 
 static int make_janitor(struct daemon *daemon, struct instance_run *run, struct err *err)
@@ -212,6 +227,8 @@ static int make(struct daemon *daemon, struct instance_run *run, struct err *err
 	if (r == 0)
 		r = make_heartbeat(daemon, run, err);
 	if (r == 0)
+		r = make_peers(daemon, run, err);
+	if (r == 0)
 		r = make_janitor(daemon, run, err);
 	if (r == 0)
 		r = make_dead_topic(daemon, run, err);
@@ -220,17 +237,19 @@ static int make(struct daemon *daemon, struct instance_run *run, struct err *err
 	return r;
 }
 
-/* Order: dispatch runs before ingest hands messages to it. heartbeat_fence_earlier() runs before
- * ingest starts, so that the rows of earlier instances are waiting and their keys need no hold
- * (rule R12). */
+/* Order: the lease is renewed before anything that takes time. Dispatch runs before ingest hands messages to it.
+ * peers_fence_earlier() runs before ingest starts, so that the rows of earlier instances are waiting and their keys need no
+ * hold (rule R12). */
 static int start(struct instance_run *run, struct err *err)
 {
-	int r = dispatch_start(run->dispatch, err);
+	int r = heartbeat_start(run->heartbeat, err);
 
 	if (r == 0)
-		heartbeat_fence_earlier(run->heartbeat);
-	if (r == 0)
-		r = heartbeat_start(run->heartbeat, err);
+		r = dispatch_start(run->dispatch, err);
+	if (r == 0) {
+		peers_fence_earlier(run->peers);
+		r = peers_start(run->peers, err);
+	}
 	if (r == 0 && run->ingest != NULL)
 		r = ingest_start(run->ingest, err);
 	if (r == 0)
@@ -250,6 +269,7 @@ static void end(struct instance_run *run)
 	relay_free(run->relay);
 	dead_topic_free(run->dead_topic);
 	janitor_free(run->janitor);
+	peers_free(run->peers);
 	heartbeat_free(run->heartbeat);
 	ingest_free(run->ingest);
 	dispatch_free(run->dispatch);
@@ -319,6 +339,7 @@ static int stop_in_order(struct daemon *daemon, struct instance_run *run)
 	notify_stopping();
 	FAULT_POINT("stop_begun");
 	janitor_begin_stop(run->janitor);
+	peers_begin_stop(run->peers);
 	dead_topic_begin_stop(run->dead_topic);
 	relay_begin_stop(run->relay);
 	dispatch_begin_stop(run->dispatch, deadline);
@@ -327,6 +348,7 @@ static int stop_in_order(struct daemon *daemon, struct instance_run *run)
 	hung |= dispatch_finish(run->dispatch);
 	FAULT_POINT("stop_dispatch_done");
 	janitor_stop(run->janitor);
+	peers_stop(run->peers);
 	dead_topic_stop(run->dead_topic);
 	relay_stop(run->relay);
 	heartbeat_stop(run->heartbeat, hung == 0);
@@ -340,11 +362,13 @@ static int stop_at_once(struct instance_run *run)
 	int hung;
 
 	janitor_begin_stop(run->janitor);
+	peers_begin_stop(run->peers);
 	dead_topic_begin_stop(run->dead_topic);
 	relay_begin_stop(run->relay);
 	hung = dispatch_abandon(run->dispatch);
 	hung |= ingest_stop(run->ingest, 2000);
 	janitor_stop(run->janitor);
+	peers_stop(run->peers);
 	dead_topic_stop(run->dead_topic);
 	relay_stop(run->relay);
 	heartbeat_stop(run->heartbeat, false);

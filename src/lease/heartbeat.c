@@ -1,10 +1,6 @@
 /*
- * Implements heartbeat.h. There are three heartbeats per lease. Another instance is fenced only
- * after the own heartbeats were on time for a whole lease over one unbroken connection: after an
- * outage of the database every instance is late, and none of them is dead (rule R4).
- *
- * A round renews the lease, fences dead instances, checks for missing handlers and rescues rows.
- * Each step has a time limit, so that the next heartbeat is on time.
+ * Implements heartbeat.h. There are three heartbeats per lease, and a statement may take a third of
+ * a lease: a heartbeat that gets no answer leaves time for another one.
  */
 #include "lease/heartbeat.h"
 
@@ -25,38 +21,30 @@ struct heartbeat {
 	struct heartbeat_options options;
 	struct db *db;
 	struct thread thread;
-	bool deregister; /* set before the stop is requested */
+	bool deregister;        /* set before the stop is requested */
+	int64_t first_pause_ms; /* before the second heartbeat */
 	struct lease_clock lease_clock;
-	bool is_first_round;      /* true only in the first round */
-	struct outage_log outage; /* consecutive rounds with a fault */
-	int missed;               /* consecutive heartbeats that failed */
+	_Atomic int64_t steady_ms; /* of heartbeat_steady_ms() */
+	struct outage_log outage;  /* consecutive heartbeats that failed */
 };
 
-/* A fault behind the heartbeat, for example of the rescue, does not mean that the database is unreachable or that the
- * next heartbeat is late. */
-static void on_fault(
-	struct heartbeat *heartbeat, bool beaten, const struct err *err, int64_t retry_in_ms)
+static void on_fault(struct heartbeat *heartbeat, const struct err *err, int64_t retry_in_ms)
 {
 	const int64_t now_ms = clock_now_ms();
 
-	if (!beaten || !db_is_open(heartbeat->db)) {
-		lease_clock_break(&heartbeat->lease_clock);
-		/* nor does a lock timeout */
-		if (db_error_kind(err) != PG_ERROR_BUSY && db_error_kind(err) != PG_ERROR_SLOW)
-			atomic_store(&heartbeat->options.health->database_ok, false);
-	}
+	lease_clock_break(&heartbeat->lease_clock);
+	atomic_store(&heartbeat->steady_ms, 0);
+	/* a lock timeout does not mean that the database is unreachable */
+	if (db_error_kind(err) != PG_ERROR_BUSY && db_error_kind(err) != PG_ERROR_SLOW)
+		atomic_store(&heartbeat->options.health->database_ok, false);
 	metric_add(
 		metrics_get(heartbeat->options.metrics, METER_PG_ERRORS, db_error_class(err), NULL),
 		1);
-	if (outage_log_failed(&heartbeat->outage, beaten ? 1 : 0, now_ms))
+	if (outage_log_failed(&heartbeat->outage, 0, now_ms))
 		log_warn("heartbeat_failed", LOG_STR("error", err->text),
 			LOG_INT("retry_in_ms", retry_in_ms),
 			LOG_INT("lease_ms", heartbeat->options.config->worker.lease),
-			LOG_STR("next",
-				beaten ? "the lease is renewed; fencing, the search for missing "
-					 "handlers and the rescue are tried again"
-				       : "when the lease expires, another instance may "
-					 "take over"),
+			LOG_STR("next", "when the lease expires, another instance may take over"),
 			LOG_OUTAGE(&heartbeat->outage, now_ms));
 }
 
@@ -74,13 +62,14 @@ static int on_answer(
 			"a heartbeat was answered after %lld ms, when its lease had expired",
 			(long long)(now_ms - sent_ms));
 	}
+	atomic_store(&heartbeat->steady_ms,
+		lease_clock_is_steady(&heartbeat->lease_clock) ? pg_now_ms : 0);
 	atomic_store(heartbeat->options.pg_offset_ms, pg_now_ms - now_ms);
 	atomic_store(&heartbeat->options.health->heartbeat_ms, heartbeat->lease_clock.sent_ms);
 	atomic_store(&heartbeat->options.health->database_ok, true);
 	return 0;
 }
 
-/* All steps of a round have succeeded. */
 static void on_success(struct heartbeat *heartbeat)
 {
 	struct outage_log ended;
@@ -118,133 +107,42 @@ static int beat(struct heartbeat *heartbeat, struct err *err)
 	return r == 0 ? on_answer(heartbeat, sent_ms, pg_now_ms, err) : r;
 }
 
-static int fence_expired(struct heartbeat *heartbeat, struct err *err)
-{
-	struct fencing fencing = {
-		.host_id = heartbeat->is_first_round ? heartbeat->options.host_id : "",
-		.earlier = heartbeat->is_first_round ? heartbeat->options.earlier : 0,
-		.until_ms = heartbeat->is_first_round
-				    ? heartbeat->lease_clock.sent_ms +
-					      lease_clock_interval_ms(&heartbeat->lease_clock)
-				    : 0,
-		.lease_ms = heartbeat->options.config->worker.lease,
-		.fence_expired = lease_clock_is_steady(&heartbeat->lease_clock),
-	};
-	int fenced = 0;
-	int r;
-
-	r = instance_fence(heartbeat->db, heartbeat->options.instance, &fencing, &fenced, err);
-	if (r != 0)
-		return r;
-	if (fenced > 0) {
-		FAULT_POINT("after_fence");
-		log_warn("instances_fenced", LOG_INT("count", fenced),
-			LOG_STR("next", "their messages are set to waiting"));
-	}
-	return 0;
-}
-
-/* Decides whether this instance must leave the group because a handler is missing (rule R16);
- * ingest acts on it. */
-static int check_handlers(struct heartbeat *heartbeat, struct err *err)
-{
-	const struct config *config = heartbeat->options.config;
-	const struct absence_limits limits = {
-		.lease_ms = config->worker.lease,
-		.absence_ms = config->inbox.handler_absence,
-	};
-	struct absence absence;
-	int r;
-
-	if (config->inbox.handler_absence == CONFIG_NEVER)
-		return 0;
-	r = instance_absence(heartbeat->db, heartbeat->options.instance, &limits, &absence, err);
-	if (r != 0)
-		return r;
-	if (absence.away != atomic_exchange(&heartbeat->options.health->away, absence.away)) {
-		if (absence.away)
-			log_warn("handler_lacking", LOG_STR("handlers", absence.lacking),
-				LOG_STR("next",
-					"this instance leaves the group to members that have these "
-					"handlers; connect them here to join again"));
-		else
-			log_info("handler_missing_resolved");
-	}
-	return 0;
-}
-
-/* Rescues rows for as long as the next heartbeat may wait; the rest follows in the next round,
- * without a pause. */
-static int rescue(struct heartbeat *heartbeat, struct err *err)
-{
-	const struct rescue_bounds bounds = {
-		.stop = &heartbeat->thread.stop,
-		.until_ms = heartbeat->lease_clock.sent_ms +
-			    lease_clock_interval_ms(&heartbeat->lease_clock),
-	};
-	int64_t rescued = 0;
-	int r;
-
-	*err = (struct err)ERR_INIT;
-	r = instance_rescue(heartbeat->db, &bounds, &rescued, err);
-
-	if (rescued > 0) {
-		metric_add(metrics_get(heartbeat->options.metrics, METER_RESCUED, NULL, NULL),
-			rescued);
-		log_info("messages_rescued", LOG_INT("rows", rescued));
-	}
-	if (r >= 0 && err->fault != 0)
-		log_warn("rescue_refused", LOG_STR("error", err->text),
-			LOG_STR("sqlstate", err->state),
-			LOG_STR("next", "the other rows are given back; this one is tried again "
-					"with the next heartbeat"));
-	return r;
-}
-
-/* Counts faults of the heartbeat apart from those of the steps behind it, so that the first one is tried again at once. The pause
- * after a step ends when the next heartbeat is due, although the step has taken time. */
-static int64_t pause_after_fault(struct heartbeat *heartbeat, bool beaten)
+/* The next try is made at the latest an interval after this one began, however long it took. */
+static int64_t pause_after_fault(const struct heartbeat *heartbeat, int64_t began_ms)
 {
 	int64_t interval_ms = lease_clock_interval_ms(&heartbeat->lease_clock);
-	int64_t rest_ms = lease_clock_rest_ms(&heartbeat->lease_clock, clock_now_ms());
-	int before = beaten ? (int)heartbeat->outage.failures : heartbeat->missed++;
-	int64_t delay = backoff_delay_ms(100, interval_ms, before, random_u64());
+	int64_t rest_ms = began_ms + interval_ms - clock_now_ms();
+	int64_t delay_ms =
+		backoff_delay_ms(100, interval_ms, (int)heartbeat->outage.failures, random_u64());
 
-	return beaten && delay > rest_ms ? rest_ms : delay;
+	if (rest_ms < 0)
+		return 0;
+	return delay_ms < rest_ms ? delay_ms : rest_ms;
 }
 
-/* One round. Returns the time to sleep, in ms. */
+/* One heartbeat. Returns the time to sleep, in ms. */
 static int64_t run_round(void *arg)
 {
 	struct heartbeat *heartbeat = arg;
-	int64_t interval_ms = lease_clock_interval_ms(&heartbeat->lease_clock);
+	int64_t began_ms = clock_now_ms();
 	struct err err = ERR_INIT;
-	bool beaten;
 	int64_t delay;
 	int r = beat(heartbeat, &err);
 
-	beaten = r == 0;
-	if (beaten)
-		heartbeat->missed = 0;
 	if (r == HEARTBEAT_FENCED) {
+		atomic_store(&heartbeat->steady_ms, 0);
 		log_error("fenced", LOG_INT("instance", heartbeat->options.instance),
 			LOG_STR("next", "deliveries are cancelled; this process registers as a new "
 					"instance"));
 		supervision_report_fenced(heartbeat->options.supervision);
-		return interval_ms;
+		return lease_clock_interval_ms(&heartbeat->lease_clock);
 	}
-	if (r == 0)
-		r = fence_expired(heartbeat, &err);
-	if (r == 0)
-		r = check_handlers(heartbeat, &err);
-	if (r == 0)
-		r = rescue(heartbeat, &err);
-	if (r >= 0) {
+	if (r == 0) {
 		on_success(heartbeat);
-		return r == RESCUE_MORE ? 0 : interval_ms;
+		return lease_clock_rest_ms(&heartbeat->lease_clock, clock_now_ms());
 	}
-	delay = pause_after_fault(heartbeat, beaten);
-	on_fault(heartbeat, beaten, &err, delay);
+	delay = pause_after_fault(heartbeat, began_ms);
+	on_fault(heartbeat, &err, delay);
 	return delay;
 }
 
@@ -265,6 +163,7 @@ static void run(void *arg)
 {
 	struct heartbeat *heartbeat = arg;
 
+	thread_pause(&heartbeat->thread, heartbeat->first_pause_ms);
 	thread_loop(&heartbeat->thread, run_round, heartbeat);
 	if (heartbeat->deregister)
 		deregister(heartbeat);
@@ -282,9 +181,9 @@ int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *option
 		return err_memory(err);
 	heartbeat->options = *options;
 	heartbeat->lease_clock.lease_ms = options->config->worker.lease;
-	atomic_store(&options->health->away, false);
 	connection_options(options->config, options->instance, name, &db);
 	db.metrics = options->metrics;
+	db.statement_timeout_ms = lease_clock_interval_ms(&heartbeat->lease_clock);
 	r = thread_init(&heartbeat->thread, err);
 	if (r == 0)
 		r = db_new(&heartbeat->db, &db, err);
@@ -296,15 +195,14 @@ int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *option
 	return 0;
 }
 
-void heartbeat_fence_earlier(struct heartbeat *heartbeat)
+int64_t heartbeat_steady_ms(const struct heartbeat *heartbeat)
 {
-	heartbeat->is_first_round = true;
-	(void)run_round(heartbeat);
-	heartbeat->is_first_round = false;
+	return atomic_load(&heartbeat->steady_ms);
 }
 
 int heartbeat_start(struct heartbeat *heartbeat, struct err *err)
 {
+	heartbeat->first_pause_ms = run_round(heartbeat);
 	return thread_start(&heartbeat->thread, "heartbeat", run, heartbeat, err);
 }
 

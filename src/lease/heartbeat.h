@@ -1,7 +1,7 @@
 /*
- * The heartbeat: one thread with one connection. It renews the lease, publishes low_seq, fences
- * dead instances and rescues their rows (rules R2 to R5). All decisions use PostgreSQL's clock, so
- * that the clocks of hosts need not agree.
+ * The heartbeat: one thread with one connection, which does nothing else. It renews the lease and
+ * publishes the bounds of the rows that the instance may hold (rules R2 and R3). All decisions use PostgreSQL's
+ * clock, so that the clocks of hosts need not agree. See peers.h for the work that follows from the leases.
  */
 #ifndef LEASE_HEARTBEAT_H
 #define LEASE_HEARTBEAT_H
@@ -23,9 +23,6 @@ struct heartbeat_options {
 	struct health *health;
 	struct supervision *supervision;
 	int32_t instance;
-	/* identifies the socket lock, in the first instance run of a process; otherwise "" */
-	const char *host_id;
-	int32_t earlier;               /* the previous instance of this process; 0 = none */
 	_Atomic int64_t *pg_offset_ms; /* result: PostgreSQL's clock minus clock_now_ms() */
 	void (*bounds)(struct bounds *out, void *arg); /* any thread */
 	int64_t (*low_claim)(void *arg);               /* any thread */
@@ -34,16 +31,11 @@ struct heartbeat_options {
 };
 
 int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *options, struct err *err);
-/*
- * Runs the first round, before the thread starts and before anything is consumed. It sends the
- * first heartbeat. Then it fences earlier instances with the same host_id, and the previous instance
- * of this process. Later rounds do not do that: a later instance with an equal host_id belongs to
- * another process, and two processes would fence each other again and again. The rows of the fenced
- * instances are set to waiting, so that their keys need not be held (rule R12). If that takes
- * longer than a heartbeat may wait, the thread continues. Blocks for the database.
- */
-void heartbeat_fence_earlier(struct heartbeat *heartbeat);
+/* Blocks for the first heartbeat, because deliveries need PostgreSQL's clock. A fault is logged, and the thread tries again. */
 int heartbeat_start(struct heartbeat *heartbeat, struct err *err);
+/* Any thread. The time of the latest heartbeat on PostgreSQL's clock, in ms, if the heartbeats were on time for a whole
+ * lease over one unbroken connection; otherwise 0 (rule R4). */
+int64_t heartbeat_steady_ms(const struct heartbeat *heartbeat);
 /* Ends the thread. `deregister`: this instance holds nothing any more; its row is marked as
  * stopped. Returns within a few seconds even if the database does not answer. */
 void heartbeat_stop(struct heartbeat *heartbeat, bool deregister);

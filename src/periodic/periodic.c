@@ -148,6 +148,11 @@ static int64_t run_round(void *arg)
 	return pause_ms;
 }
 
+void periodic_run_round(struct periodic *periodic)
+{
+	(void)run_round(periodic);
+}
+
 /* --- The thread -------------------------------------------------------------------------------- */
 
 static void run(void *arg)

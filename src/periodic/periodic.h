@@ -1,6 +1,6 @@
 /*
- * Periodic work on the database, with its own thread and connection: retention, the dead topic, and
- * the relay of the outbox. A task works in rounds. After a round the thread pauses for as long as the task asks; after a
+ * Periodic work on the database, with its own thread and connection: retention, the dead topic, the
+ * relay of the outbox, and what an instance does for the others. A task works in rounds. After a round the thread pauses for as long as the task asks; after a
  * fault the pause grows, between two limits of the task. Faults never end the process and never
  * delay a batch, a verdict or a heartbeat.
  *
@@ -69,6 +69,8 @@ struct periodic {
 
 int periodic_init(
 	struct periodic *periodic, const struct periodic_options *options, struct err *err);
+/* A round in the calling thread, before the start. */
+void periodic_run_round(struct periodic *periodic);
 int periodic_start(struct periodic *periodic, struct err *err);
 /* Any thread. The next round uses this configuration, which is kept. Ends the pause. */
 void periodic_reload(struct periodic *periodic, const struct config *config);

@@ -19,7 +19,7 @@ LAYERS = {
     "periodic": {"base", "json", "model", "config", "report", "store", "periodic"},
     "ingest": {"base", "json", "model", "config", "report", "trace", "store", "periodic", "ingest"},
     "dispatch": {"base", "json", "model", "config", "report", "trace", "store", "dispatch"},
-    "lease": {"base", "json", "model", "config", "report", "store", "lease"},
+    "lease": {"base", "json", "model", "config", "report", "store", "periodic", "lease"},
     "http": {"base", "json", "model", "config", "report", "http"},
     "daemon": {"base", "json", "model", "config", "report", "trace", "store", "periodic", "ingest", "dispatch", "lease",
                "http", "daemon"},

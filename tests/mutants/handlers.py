@@ -239,7 +239,7 @@ MUTANTS = [
            edit("sql/queries/lease/check_missing_handlers.sql", "WHEN i.lacking_since <= clock_timestamp() - $3::bigint", "WHEN coalesce(i.lacking_since, clock_timestamp()) <= clock_timestamp() + $3::bigint"),
            tests=[INSTANCE + "a_member_without_a_handler_that_another_has_becomes_away"]),
     mutant("R16", "never is handled like a duration",
-           edit("src/lease/heartbeat.c", "if (config->inbox.handler_absence == CONFIG_NEVER)", "if (config->inbox.handler_absence < 0)"),
-           edit("src/lease/heartbeat.c", ".absence_ms = config->inbox.handler_absence,", ".absence_ms = config->inbox.handler_absence / 9000000000000000,"),
+           edit("src/lease/peers.c", "if (config->inbox.handler_absence == CONFIG_NEVER)", "if (config->inbox.handler_absence < 0)"),
+           edit("src/lease/peers.c", ".absence_ms = config->inbox.handler_absence,", ".absence_ms = config->inbox.handler_absence / 9000000000000000,"),
            tests=[ABSENCE + "test_r16_with_never_no_member_leaves"]),
 ]

@@ -133,9 +133,8 @@ static void attempt_and_crash_counts_do_not_overflow(void **state)
 static void expect_rescued(struct world *world, int delivery_count, bool named)
 {
 	const struct fencing fencing = { .host_id = "here", .lease_ms = 15000 };
-	const struct rescue_bounds bounds = { .stop = &go_on, .until_ms = INT64_MAX };
+	struct rescue rescue = { .db = world->db, .stop = &go_on, .until_ms = INT64_MAX };
 	struct instance dead;
-	int64_t rescued = -1;
 	int fenced = -1;
 
 	/* Rows from before its start were not born claimed by it; they are found by their claim
@@ -158,8 +157,8 @@ static void expect_rescued(struct world *world, int delivery_count, bool named)
 			" WHERE id = %d",
 			dead.id);
 	OK(instance_fence(world->db, world->me.id, &fencing, &fenced, &err));
-	OK(instance_rescue(world->db, &bounds, &rescued, &err));
-	assert_int_equal(rescued, 2);
+	OK(instance_rescue(&rescue, &err));
+	assert_int_equal(rescue.freed, 2);
 	assert_int_equal(ask(world, "SELECT rescue_count FROM inbox.inbox_messages"
 				    " WHERE event_id = 'a1'"),
 		INT32_MAX);

@@ -89,3 +89,29 @@ def test_a_live_instance_with_an_equal_host_id_is_not_fenced(start_inboxd, inbox
     inbox.execute(own_row(one) % "fenced_at = now()")
     eventually(lambda: own_id(one) not in (0, ids[0]))
     throughout(lambda: own_id(other) == ids[1], 3)
+
+
+SLOW_RESCUE = """
+CREATE FUNCTION public.take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.001); RETURN NEW; END $$;
+CREATE TRIGGER take_time BEFORE UPDATE OF rescue_count ON inbox.inbox_messages FOR EACH ROW EXECUTE FUNCTION public.take_time();
+INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, claimed_by, delivery_count)
+SELECT 's', i || '.' || n, 'away', 0, n, i, 1 FROM generate_series(1, %(dead)s) i, generate_series(1, %(rows)s) n;
+INSERT INTO inbox.inbox_instances (id, name, low_seq, fenced_at) SELECT i, 'dead', 1, now() FROM generate_series(1, %(dead)s) i
+"""
+
+
+@pytest.mark.parametrize("dead, rows", [(1, 3000), (16, 200)], ids=["many rows", "many instances"])
+def test_a_slow_rescue_does_not_delay_a_heartbeat(start_inboxd, inbox, dead, rows):
+    """R6: otherwise the survivors of a failover leave the group, and nobody works."""
+    sidecar = start_inboxd(worker={"lease": "3s"})
+    age = f"SELECT extract(epoch FROM clock_timestamp() - heartbeat_at) FROM inbox.inbox_instances WHERE id = {own_id(sidecar)}"
+    inbox.execute(SLOW_RESCUE % {"dead": dead, "rows": rows})
+    ages = []
+
+    def is_rescued():
+        ages.append(float(inbox.value(age)))
+        return inbox.count("waiting") == dead * rows
+
+    eventually(is_rescued, timeout=60)
+    assert max(ages) < 2.5, "a third of the lease, on a busy machine"
+    assert "group_left" not in sidecar.stderr

@@ -93,7 +93,7 @@ int instance_fence(
 	params_int(&params, own_id);
 	params_text(&params, fencing->host_id[0] == '\0' ? NULL : fencing->host_id);
 	params_bigint(&params, fencing->lease_ms);
-	params_bool(&params, fencing->fence_expired);
+	params_bigint(&params, fencing->steady_ms);
 	params_int(&params, fencing->earlier);
 	FAULT_POINT("before_fence");
 	*fenced = 0;

@@ -1,7 +1,8 @@
 /*
  * The lease of this instance: its row in inbox_instances, the heartbeats, and the fencing and
  * rescue of dead instances (rules R2 to R5). All times are compared with PostgreSQL's clock, never
- * with the clocks of other hosts. Blocking. One thread: the heartbeat thread.
+ * with the clocks of other hosts. Blocking. The heartbeat thread and the thread of peers.h, each with a
+ * connection of its own.
  */
 #ifndef STORE_LEASES_INSTANCE_H
 #define STORE_LEASES_INSTANCE_H
@@ -56,8 +57,9 @@ struct fencing {
 	const char *host_id; /* earlier instances with this host_id have ended; "" = unknown */
 	int32_t earlier; /* id of the previous instance of this process, which has ended; 0 = none */
 	int64_t lease_ms;
-	/* fence expired leases too: the own heartbeats were on time for a whole lease (rule R4) */
-	bool fence_expired;
+	/* Fence expired leases too (rule R4): the time of the latest own heartbeat on PostgreSQL's clock, in ms, if the own
+	 * heartbeats were on time for a whole lease; otherwise 0. */
+	int64_t steady_ms;
 	/* clock_now_ms(): deadline of the wait for the end of their sessions; 0 = no wait */
 	int64_t until_ms;
 };
@@ -69,17 +71,23 @@ struct fencing {
  */
 int instance_fence(
 	struct db *db, int32_t own_id, const struct fencing *fencing, int *fenced, struct err *err);
-struct rescue_bounds {
+/* What is walked of a dead instance, in this order. */
+enum rescue_range { RESCUE_STRAGGLERS, RESCUE_CLAIMS, RESCUE_BORN, RESCUE_RANGES };
+
+struct rescue {
+	struct db *db;
 	const atomic_bool *stop;
-	int64_t until_ms; /* clock_now_ms(): after this time no new window is started */
+	int64_t until_ms; /* clock_now_ms(): after this time no further instance and no further window is begun */
+	/* the width of the next window, by the time that the last ones took; 0 before the first call, and kept between calls */
+	int64_t windows[RESCUE_RANGES];
+	int64_t freed; /* result: the number of rows */
 };
-/* RESCUE_MORE: the time ended before all rows were examined; the progress is recorded in the table. */
+/* RESCUE_MORE: the time ended before all rows were examined. The progress is recorded in the table after each window. */
 enum { RESCUE_MORE = 1 };
-/* Gives back the rows of every instance that is fenced and not yet rescued, in bounded statements.
- * `rescued` receives the number of rows. A row that PostgreSQL refuses stays for the next call and
- * the others are freed; `err` then names it, although the result is not a fault. */
-int instance_rescue(
-	struct db *db, const struct rescue_bounds *bounds, int64_t *rescued, struct err *err);
+/* Gives back the rows of every instance that is fenced and not yet rescued, in bounded statements. A row that PostgreSQL
+ * refuses stays for the next call and the others are freed; `err` then names it, although the result is not a fault. A fault
+ * with one instance does not keep the others from being rescued, unless it ended the connection. */
+int instance_rescue(struct rescue *rescue, struct err *err);
 
 struct absence_limits {
 	int64_t lease_ms;

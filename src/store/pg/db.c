@@ -15,13 +15,15 @@
 #include "store/pg/pipeline.h"
 #include "store/pg/statements.h"
 
-/* The client waits longer than statement_timeout, so that the server's own error arrives first. */
-#define CLIENT_EXTRA_MS 2000
-#define NO_LIMIT_MS     (INT64_C(1) << 40)
+/* The client waits longer than statement_timeout, so that the server's own error arrives first: half as long again, within
+ * these limits. */
+#define EXTRA_LEAST_MS 500
+#define EXTRA_MOST_MS  2000
+#define NO_LIMIT_MS    (INT64_C(1) << 40)
 
 /* Roles and databases may have other defaults. A batch that is retried needs READ COMMITTED: it
  * must see what another transaction committed in the meantime. */
-#define BEGIN           "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+#define BEGIN          "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
 /* The state of the connection in the metric inboxd_pg_connections. */
 enum connection_state {
@@ -104,6 +106,20 @@ static void write_settings(struct db *db, const struct db_options *options)
 			options->lock_timeout_ms);
 }
 
+/* How long the client waits for an answer. */
+static int64_t answer_timeout_ms(const struct db_options *options)
+{
+	int64_t extra_ms = options->statement_timeout_ms / 2;
+
+	if (options->statement_timeout_ms == 0)
+		return NO_LIMIT_MS;
+	if (extra_ms < EXTRA_LEAST_MS)
+		extra_ms = EXTRA_LEAST_MS;
+	if (extra_ms > EXTRA_MOST_MS)
+		extra_ms = EXTRA_MOST_MS;
+	return options->statement_timeout_ms * (options->user_functions ? 2 : 1) + extra_ms;
+}
+
 int db_new(struct db **out, const struct db_options *options, struct err *err)
 {
 	CLEANUP(db_freep) struct db *db = calloc(1, sizeof(*db));
@@ -114,11 +130,7 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 	write_settings(db, options);
 	db->user_functions = options->user_functions;
 	gauge_enter(&db->gauge, options->metrics);
-	db->timeout_ms =
-		options->statement_timeout_ms == 0
-			? NO_LIMIT_MS
-			: options->statement_timeout_ms * (options->user_functions ? 2 : 1) +
-				  CLIENT_EXTRA_MS;
+	db->timeout_ms = answer_timeout_ms(options);
 	db->schema = strdup(options->schema);
 	if (db->schema == NULL)
 		return err_memory(err);

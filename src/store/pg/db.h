@@ -33,7 +33,7 @@ struct db_options {
 	struct metrics *metrics; /* kept; receive the state of the connection; NULL = none */
 	int64_t lock_timeout_ms;
 	int64_t idle_timeout_ms; /* idle_in_transaction_session_timeout */
-	/* for the server; the client waits two seconds longer; 0 = no limit */
+	/* for the server; the client waits up to two seconds longer; 0 = no limit */
 	int64_t statement_timeout_ms;
 	/* The transactions call functions of the user: lock_timeout and the planner stay as the role
 	 * and the database have them, what such a function has set for the session (SET) is reset
