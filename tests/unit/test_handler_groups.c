@@ -1,5 +1,5 @@
-/* The share of memory of a handler: when it is used up, the handler is closed in the routing, also after it has come
- * back with another hello. */
+/* The share of memory of a handler: when others need what it holds above that, the handler is closed in the routing, also after
+ * it has come back with another hello. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include "report/meters.h"
 
 #define MAX_CLAIMED 100
-#define SHARE       90
+#define LIMIT       90 /* while the other holds nothing */
 
 struct world {
 	struct context context;
@@ -27,6 +27,7 @@ struct world {
 	struct event_base *base;
 	struct config config;
 	struct handler_group *slow;
+	struct handler_group *other;
 };
 
 static void on_round(evutil_socket_t fd, short what, void *arg)
@@ -69,7 +70,8 @@ static int setup(void **state)
 	assert_int_equal(routing_new(&world->order.routing, NULL), 0);
 	handler_groups_init(&world->groups, &world->order, &world->table);
 	world->slow = join(world, "slow");
-	(void)join(world, "other");
+	world->other = join(world, "other");
+	world->other->queue.window = 1;
 	*state = world;
 	return 0;
 }
@@ -91,7 +93,8 @@ static int teardown(void **state)
 /* The handler holds so many messages now. True if it gets new ones. */
 static bool gets_messages_with(struct world *world, size_t held)
 {
-	world->slow->queue.entry_count = held;
+	world->order.queues.held[MESSAGES] += held - world->slow->queue.held[MESSAGES];
+	world->slow->queue.held[MESSAGES] = held;
 	handler_groups_update_shares(&world->groups);
 	return routing_wants(world->order.routing, &(struct routing_key){ "", "slow", NULL });
 }
@@ -100,11 +103,42 @@ static void a_handler_is_closed_at_its_share_until_it_holds_half(void **state)
 {
 	struct world *world = *state;
 
-	assert_true(gets_messages_with(world, SHARE - 1));
-	assert_false(gets_messages_with(world, SHARE));
-	assert_false(gets_messages_with(world, SHARE / 2 + 1));
-	assert_true(gets_messages_with(world, SHARE / 2));
-	world->slow->queue.entry_count = 0;
+	assert_true(gets_messages_with(world, LIMIT - 1));
+	assert_false(gets_messages_with(world, LIMIT));
+	assert_false(gets_messages_with(world, LIMIT / 2 + 1));
+	assert_true(gets_messages_with(world, LIMIT / 2));
+	assert_true(gets_messages_with(world, 0));
+}
+
+/* Messages that are parked for nothing would cost two more updates each. */
+static void a_handler_stays_open_while_no_other_needs_memory(void **state)
+{
+	struct world *world = *state;
+
+	world->other->queue.ready_count = 1;
+	assert_true(gets_messages_with(world, MAX_CLAIMED));
+	world->other->queue.ready_count = 0;
+	assert_false(gets_messages_with(world, MAX_CLAIMED));
+	assert_true(gets_messages_with(world, 0));
+}
+
+static void the_largest_handler_that_exceeds_comes_first(void **state)
+{
+	struct world *world = *state;
+	struct handler_group *third = join(world, "third");
+	struct handler_queues *queues = &world->order.queues;
+
+	world->slow->queue.held[MESSAGES] = 45;
+	third->queue.held[MESSAGES] = 50;
+	queues->held[MESSAGES] = 95;
+	assert_null(handler_groups_largest(&world->groups, MESSAGES, SIZE_MAX)); /* still open */
+	handler_groups_update_shares(&world->groups);
+	assert_ptr_equal(handler_groups_largest(&world->groups, MESSAGES, SIZE_MAX), third);
+	assert_ptr_equal(handler_groups_largest(&world->groups, MESSAGES, 50), world->slow);
+	assert_null(handler_groups_largest(&world->groups, MESSAGES, 45));
+	assert_null(handler_groups_largest(&world->groups, BYTES, SIZE_MAX));
+	queues->held[MESSAGES] = world->slow->queue.held[MESSAGES] = third->queue.held[MESSAGES] =
+		0;
 }
 
 static void a_single_handler_has_no_share(void **state)
@@ -114,7 +148,7 @@ static void a_single_handler_has_no_share(void **state)
 	handler_groups_leave(&world->groups,
 		handler_groups_get(&world->groups, (struct handler_id){ "", "other" }));
 	assert_true(gets_messages_with(world, MAX_CLAIMED));
-	world->slow->queue.entry_count = 0;
+	assert_true(gets_messages_with(world, 0));
 }
 
 /* The subscriptions of its new hello replace those in the routing, which were closed. */
@@ -122,7 +156,7 @@ static void a_full_handler_that_comes_back_stays_closed(void **state)
 {
 	struct world *world = *state;
 
-	assert_false(gets_messages_with(world, SHARE));
+	assert_false(gets_messages_with(world, LIMIT));
 	handler_groups_leave(&world->groups, world->slow);
 	assert_int_equal(
 		routing_remove(world->order.routing, (struct handler_id){ "", "slow" }), 0);
@@ -210,6 +244,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_handler_is_closed_at_its_share_until_it_holds_half),
+		TEST(a_handler_stays_open_while_no_other_needs_memory),
+		TEST(the_largest_handler_that_exceeds_comes_first),
 		TEST(a_single_handler_has_no_share),
 		TEST(a_full_handler_that_comes_back_stays_closed),
 		TEST(a_handler_is_resumed_by_the_next_tick_if_memory_was_lacking),

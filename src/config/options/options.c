@@ -144,14 +144,17 @@ const struct option option_table[] = {
 		.reloadable = true, AT(inbox.max_in_flight),
 		.help = "Maximum number of messages in flight, that is, delivered and not "
 			"yet settled, for all handlers together. Verdicts that wait for the "
-			"commit of an earlier one of their key do not count." },
+			"commit of an earlier one of their key do not count. Each connected "
+			"handler has a share of it, so it should be at least the number of handlers "
+			"(see *What handlers share* in `concepts.md`)." },
 	/* validate.c keeps this one above max_in_flight and worker.claim_batch. */
 	{ "inbox", "max_claimed", OPTION_INT, .text = "20000", .min = 1, .max = 10000000,
 		.reloadable = true, AT(inbox.max_claimed),
 		.help = "Maximum number of messages that this instance holds: those that wait "
 			"in memory, and those that are delivered and not settled. When it is "
 			"reached, ingest waits up to two seconds for room; then it stores new "
-			"rows as waiting." },
+			"rows as waiting. Each connected handler has a share of it, and of "
+			"`inbox.max_claimed_bytes`." },
 	{ "inbox", "max_claimed_bytes", OPTION_SIZE, .text = "32MiB", .min = KIB,
 		.max = 1024 * GIB, .reloadable = true, AT(inbox.max_claimed_bytes),
 		.help = "Maximum size of the claimed messages in memory. A message that is "

@@ -209,24 +209,28 @@ void handler_groups_write_paused(struct handler_groups *groups, struct buf *out)
 
 /* ------------------------------------------------------------------ shares of memory */
 
-/* True above the share. A handler that is full stays full until it holds half of its share. */
-static bool is_over_share(const struct handler_group *group, size_t held, int64_t most)
+/* True at the limit. A handler that is full stays full until it holds half of that. */
+static bool is_at_limit(const struct handler_groups *groups, const struct handler_group *group)
 {
-	size_t share = handler_queues_share(most);
+	const struct handler_queue *queue = &group->queue;
+	bool over = false;
 
-	return group->full ? held > share / 2 : held >= share;
+	for (int m = 0; m < MEASURES; m++) {
+		size_t limit = handler_queue_limit(&groups->order->queues, queue, (enum measure)m);
+
+		over |= group->full ? queue->held[m] > limit / 2 : queue->held[m] >= limit;
+	}
+	return over;
 }
 
-/* One slow handler may use nine tenths of memory, by count or by bytes, while others are connected. Above that its
- * messages are parked in the table until it holds half of its share. */
-static void update_share(struct handler_groups *groups, struct handler_group *group)
+/* While no other handler needs memory, one may use all of it. Then new messages of those above their limit are parked in
+ * the table. */
+static void update_share(
+	struct handler_groups *groups, struct handler_group *group, bool memory_needed)
 {
-	const struct config *config = groups->context->options.config;
-	const struct handler_queue *queue = &group->queue;
-	bool full = is_over_share(group, queue->entry_count, config->inbox.max_claimed) ||
-		    is_over_share(group, queue->entry_bytes, config->inbox.max_claimed_bytes);
+	bool full = is_at_limit(groups, group);
 
-	if (full && !group->full && !handler_queues_has_others(&groups->order->queues, queue))
+	if (full && !group->full && !memory_needed)
 		return;
 	if (full == group->full || routing_close(groups->order->routing, handler_group_id(group),
 					   full || group->queue.paused) != 0)
@@ -237,19 +241,45 @@ static void update_share(struct handler_groups *groups, struct handler_group *gr
 
 void handler_groups_update_shares(struct handler_groups *groups)
 {
+	const struct config *config = groups->context->options.config;
+	const struct handler_limits limits = {
+		.claimed = { (size_t)config->inbox.max_claimed,
+			(size_t)config->inbox.max_claimed_bytes },
+		.in_flight = { (size_t)config->inbox.max_in_flight,
+			(size_t)config->inbox.max_claimed_bytes },
+	};
+	struct handler_queues *queues = &groups->order->queues;
 	struct handler_queue *queue;
+	bool memory_needed;
 
-	for (queue = groups->order->queues.by_name; queue != NULL; queue = queue->hh.next)
-		update_share(groups, queue->group);
+	handler_queues_share_out(queues, &limits);
+	memory_needed = handler_queues_need_memory(queues);
+	for (queue = queues->by_name; queue != NULL; queue = queue->hh.next)
+		update_share(groups, queue->group, memory_needed);
 }
 
-bool handler_group_exceeds_share(
-	const struct handler_groups *groups, const struct handler_group *group)
+bool handler_group_exceeds(const struct handler_groups *groups, const struct handler_group *group,
+	enum measure measure)
 {
-	const struct config *config = groups->context->options.config;
+	return group->full &&
+	       group->queue.held[measure] >
+		       handler_queue_limit(&groups->order->queues, &group->queue, measure);
+}
 
-	return group->queue.entry_count > handler_queues_share(config->inbox.max_claimed) ||
-	       group->queue.entry_bytes > handler_queues_share(config->inbox.max_claimed_bytes);
+struct handler_group *handler_groups_largest(
+	const struct handler_groups *groups, enum measure measure, size_t below)
+{
+	struct handler_group *largest = NULL;
+	struct handler_queue *queue;
+
+	for (queue = groups->order->queues.by_name; queue != NULL; queue = queue->hh.next) {
+		size_t held = queue->held[measure];
+
+		if (held < below && handler_group_exceeds(groups, queue->group, measure) &&
+			(largest == NULL || held > largest->queue.held[measure]))
+			largest = queue->group;
+	}
+	return largest;
 }
 
 /* ------------------------------------------------------------------ connections come and go */
@@ -429,7 +459,7 @@ static void leave_or_free(
 		requeue(groups->order, &group->queue.suspects);
 		handler_groups_publish(groups);
 	}
-	if (group->queue.entry_count > 0 || known->away || known->in_table ||
+	if (group->queue.held[MESSAGES] > 0 || known->away || known->in_table ||
 		known->hello_unsaved || known->leave_unsaved)
 		return;
 	metrics_drop(metrics, METER_HANDLERS_CONNECTED, group->name, group->consumer);

@@ -38,7 +38,7 @@ struct handler_group {
 	char *consumer;                     /* "" = the one without a name */
 	struct handler_queue queue;         /* queue.connections counts the connections */
 	struct connection_list connections; /* the room schedule adds and removes them */
-	bool full; /* it uses up its share of memory; ingest stores its new messages as parked */
+	bool full; /* others need memory that it holds; ingest stores its new messages as parked */
 	int64_t gone_ms; /* when its last connection ended */
 	struct known_state known;
 	struct metric *seconds; /* how long its deliveries take */
@@ -75,11 +75,14 @@ int handler_groups_join(struct handler_groups *groups, const struct hello *hello
 /* One of its connections has ended. */
 void handler_groups_leave(struct handler_groups *groups, struct handler_group *group);
 
-/* Opens or closes the handlers for new messages, by what they hold of memory now. */
+/* Divides what handlers share, and opens or closes them for new messages, by what they hold of memory now. */
 void handler_groups_update_shares(struct handler_groups *groups);
-/* True when the group holds more than its share. */
-bool handler_group_exceeds_share(
-	const struct handler_groups *groups, const struct handler_group *group);
+/* True when the group is closed and holds more than it may (handler_queue_limit). */
+bool handler_group_exceeds(const struct handler_groups *groups, const struct handler_group *group,
+	enum measure measure);
+/* The group that holds the most of those that exceed, and less than `below`; NULL: none. */
+struct handler_group *handler_groups_largest(
+	const struct handler_groups *groups, enum measure measure, size_t below);
 /* A handler changed here or in another instance: makes an exchange with the table soon (handler_memory.h). */
 void handler_groups_exchange_soon(struct handler_groups *groups);
 /* Takes handlers that stay away out of the routing, and frees those that are forgotten. */

@@ -61,7 +61,7 @@ void entries_bounds(struct order *order, struct bounds *out)
 }
 
 /* Routes the message to the handler with the most specific subscription, if that is connected and not paused. */
-static void assign_handler(const struct order *order, struct entry *entry)
+static void assign_handler(struct order *order, struct entry *entry)
 {
 	const struct message *message = entry->message;
 	const struct routing_key key = { message->consumer, message->topic, message->type };
@@ -71,8 +71,8 @@ static void assign_handler(const struct order *order, struct entry *entry)
 			     : handler_queues_find(&order->queues,
 				       (struct handler_id){ message->consumer, name });
 
-	handler_queue_assign(
-		entry, queue != NULL && queue->routed && !queue->paused ? queue : NULL);
+	handler_queue_assign(&order->queues, entry,
+		queue != NULL && queue->routed && !queue->paused ? queue : NULL);
 }
 
 /* Neither seqs nor answers come in random order. With the seq itself as hash, entries that are looked up one after the
@@ -159,7 +159,7 @@ static void entry_free(struct order *order, struct entry *entry)
 		TAILQ_REMOVE(&order->born, entry, born_link);
 	open_claims_release(&order->open_claims, entry->claim);
 	order->entry_count--;
-	handler_queue_assign(entry, NULL);
+	handler_queue_assign(&order->queues, entry, NULL);
 	admission_release(order->context->options.admission, 1, entry->message->bytes);
 	retry_policy_clear(entry);
 	message_free(entry->message);
@@ -264,7 +264,7 @@ void entry_ready(struct order *order, struct entry *entry)
 	context_request_round(order->context);
 }
 
-struct entry *entry_next_in_batch(const struct order *order, struct entry *entry, size_t before)
+struct entry *entry_next_in_batch(struct order *order, struct entry *entry, size_t before)
 {
 	struct entry *next = entry->lane == NULL ? NULL : TAILQ_NEXT(entry, lane_link);
 
@@ -294,7 +294,7 @@ void entry_evict(struct order *order, struct entry *entry)
 {
 	leave_queue(entry);
 	lanes_set_state(entry, ENTRY_QUEUED);
-	handler_queue_assign(entry, NULL);
+	handler_queue_assign(&order->queues, entry, NULL);
 	entry_park(order, entry);
 }
 

@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+/* This part of memory is free for handlers below their share: they get messages at once, before others are parked. */
+#define SPARE_PART 10
+
 /* The key of a queue: the name, and for a named consumer a NUL and its name. False: the names are longer than any that
  * can be in a hello. */
 static bool make_key(struct queue_key *key, struct handler_id id)
@@ -73,21 +76,43 @@ void handler_queue_remove(struct entry *entry)
 	}
 }
 
-void handler_queue_assign(struct entry *entry, struct handler_queue *queue)
+static size_t size_in(const struct entry *entry, int measure)
+{
+	return measure == MESSAGES ? 1 : entry->message->bytes;
+}
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static size_t less(size_t from, size_t amount)
+{
+	return from > amount ? from - amount : 0;
+}
+
+void handler_queue_assign(
+	struct handler_queues *queues, struct entry *entry, struct handler_queue *queue)
 {
 	if (queue == entry->queue)
 		return;
-	if (entry->queue != NULL) {
-		entry->queue->entry_count--;
-		entry->queue->entry_bytes -= entry->message->bytes;
+	for (int m = 0; m < MEASURES; m++) {
+		size_t size = size_in(entry, m);
+
+		if (entry->queue != NULL) {
+			entry->queue->held[m] -= size;
+			queues->held[m] -= size;
+		}
+		if (queue != NULL) {
+			queue->held[m] += size;
+			queues->held[m] += size;
+		}
+	}
+	if (entry->queue != NULL)
 		entry->queue->emit_bytes -= entry->emit_bytes;
-	}
-	entry->queue = queue;
-	if (queue != NULL) {
-		queue->entry_count++;
-		queue->entry_bytes += entry->message->bytes;
+	if (queue != NULL)
 		queue->emit_bytes += entry->emit_bytes;
-	}
+	entry->queue = queue;
 }
 
 void handler_queue_begin_flight(struct handler_queues *queues, struct entry *entry)
@@ -97,9 +122,16 @@ void handler_queue_begin_flight(struct handler_queues *queues, struct entry *ent
 	if (entry->in_flight)
 		return;
 	entry->in_flight = true;
-	queues->in_flight++;
-	queue->in_flight++;
-	metric_set(queue->in_flight_gauge, (double)queue->in_flight);
+	for (int m = 0; m < MEASURES; m++) {
+		size_t size = size_in(entry, m);
+		size_t of_share = least(size, queue->kept[m]);
+
+		queues->in_flight[m] += size;
+		queue->in_flight[m] += size;
+		queues->kept[m] -= of_share;
+		queue->kept[m] -= of_share;
+	}
+	metric_set(queue->in_flight_gauge, (double)queue->in_flight[MESSAGES]);
 }
 
 void handler_queue_end_flight(struct handler_queues *queues, struct entry *entry)
@@ -107,43 +139,133 @@ void handler_queue_end_flight(struct handler_queues *queues, struct entry *entry
 	struct handler_queue *queue = entry->queue;
 
 	entry->in_flight = false;
-	queues->in_flight--;
-	if (queue == NULL)
-		return;
-	queue->in_flight--;
-	metric_set(queue->in_flight_gauge, (double)queue->in_flight);
-}
-
-bool handler_queues_has_others(
-	const struct handler_queues *queues, const struct handler_queue *queue)
-{
-	const struct handler_queue *other;
-
-	for (other = queues->by_name; other != NULL; other = other->hh.next) {
-		if (other != queue && other->connections > 0)
-			return true;
+	for (int m = 0; m < MEASURES; m++) {
+		queues->in_flight[m] -= size_in(entry, m);
+		if (queue != NULL)
+			queue->in_flight[m] -= size_in(entry, m);
 	}
-	return false;
+	if (queue != NULL)
+		metric_set(queue->in_flight_gauge, (double)queue->in_flight[MESSAGES]);
 }
 
-size_t handler_queues_share(int64_t most)
+/* ------------------------------------------------------------------ shares */
+
+static bool has_share(const struct handler_queue *queue)
 {
-	return most > 1 ? (size_t)(most - (most + 9) / 10) : 1;
+	return queue->connections > 0 && !queue->paused;
 }
 
-size_t handler_queues_allowance(
-	const struct handler_queues *queues, const struct handler_queue *queue, size_t most)
+/* With more handlers than `most`, not each of them can have a share. */
+static size_t share_of(const struct handler_queues *queues, size_t most)
 {
-	size_t share = handler_queues_has_others(queues, queue)
-			       ? handler_queues_share((int64_t)most)
-			       : most;
-
-	if (queues->in_flight >= most || queue->in_flight >= share)
-		return 0;
-	most -= queues->in_flight;
-	share -= queue->in_flight;
-	return most < share ? most : share;
+	return queues->sharing < 2 ? most : most < queues->sharing ? 1 : most / queues->sharing;
 }
+
+static size_t spare_of(size_t most)
+{
+	return (most + SPARE_PART - 1) / SPARE_PART;
+}
+
+void handler_queues_share_out(struct handler_queues *queues, const struct handler_limits *limits)
+{
+	const struct handler_queue *queue;
+
+	queues->limits = *limits;
+	queues->sharing = 0;
+	for (queue = queues->by_name; queue != NULL; queue = queue->hh.next)
+		queues->sharing += has_share(queue);
+}
+
+/* How many bytes the deliveries have that its window allows is not known. */
+static void keep_share(struct handler_queues *queues, struct handler_queue *queue)
+{
+	for (int m = 0; m < MEASURES; m++) {
+		size_t share = share_of(queues, queues->limits.in_flight[m]);
+
+		if (!has_share(queue) || queue->window == 0)
+			share = 0;
+		else if (m == MESSAGES)
+			share = least(share, queue->window);
+		queue->kept[m] = less(share, queue->in_flight[m]);
+		queues->kept[m] += queue->kept[m];
+	}
+}
+
+void handler_queues_keep_shares(struct handler_queues *queues)
+{
+	struct handler_queue *queue;
+
+	for (int m = 0; m < MEASURES; m++)
+		queues->kept[m] = 0;
+	for (queue = queues->by_name; queue != NULL; queue = queue->hh.next)
+		keep_share(queues, queue);
+}
+
+static bool has_others(const struct handler_queues *queues, const struct handler_queue *queue)
+{
+	return queues->sharing > has_share(queue);
+}
+
+size_t handler_queue_limit(const struct handler_queues *queues, const struct handler_queue *queue,
+	enum measure measure)
+{
+	size_t most = queues->limits.claimed[measure];
+	size_t others = queues->held[measure] - queue->held[measure];
+	size_t share = has_share(queue) ? share_of(queues, most) : 0;
+	size_t beyond = less(most, spare_of(most) + others);
+
+	if (!has_others(queues, queue))
+		return SIZE_MAX;
+	return beyond > share ? beyond : share;
+}
+
+static bool needs_memory(const struct handler_queues *queues, const struct handler_queue *queue)
+{
+	if (!has_share(queue) || queue->ready_count > 0 ||
+		queue->in_flight[MESSAGES] >= queue->window)
+		return false;
+	for (int m = 0; m < MEASURES; m++) {
+		if (queue->held[m] >= share_of(queues, queues->limits.claimed[m]))
+			return false;
+	}
+	return true;
+}
+
+bool handler_queues_need_memory(const struct handler_queues *queues)
+{
+	const struct handler_queue *queue = queues->by_name;
+
+	while (queue != NULL && !needs_memory(queues, queue))
+		queue = queue->hh.next;
+	return queue != NULL;
+}
+
+/* Above its share a handler also leaves the spare part of memory free, because deliveries cannot be parked. */
+size_t handler_queue_room(const struct handler_queues *queues, const struct handler_queue *queue,
+	enum measure measure)
+{
+	size_t most = queues->limits.in_flight[measure];
+	size_t claimed = queues->limits.claimed[measure];
+	size_t used = queues->in_flight[measure];
+	size_t own = least(queue->kept[measure], less(most, used));
+	size_t beyond = less(least(most, claimed - spare_of(claimed)),
+		used + queues->kept[measure] - queue->kept[measure]);
+
+	if (!has_others(queues, queue))
+		return less(most, used);
+	return beyond > own ? beyond : own;
+}
+
+bool handler_queue_fits(const struct handler_queues *queues, const struct entry *entry)
+{
+	const struct handler_queue *queue = entry->queue;
+
+	return handler_queue_room(queues, queue, MESSAGES) > 0 &&
+	       (queue->in_flight[MESSAGES] == 0 ||
+		       entry->message->bytes <= handler_queue_room(queues, queue, BYTES));
+}
+
+/* ------------------------------------------------------------------ all queues */
 
 size_t handler_queues_ready(const struct handler_queues *queues)
 {
@@ -155,12 +277,13 @@ size_t handler_queues_ready(const struct handler_queues *queues)
 	return count;
 }
 
-bool handler_queues_are_held_up(const struct handler_queues *queues, size_t most)
+bool handler_queues_are_held_up(const struct handler_queues *queues)
 {
 	const struct handler_queue *queue;
 
 	for (queue = queues->by_name; queue != NULL; queue = queue->hh.next) {
-		if (queue->ready_count > 0 && handler_queues_allowance(queues, queue, most) == 0)
+		if (queue->ready_count > 0 &&
+			!handler_queue_fits(queues, TAILQ_FIRST(&queue->ready)))
 			return true;
 	}
 	return false;

@@ -2,8 +2,13 @@
  * The entries of each handler: those that are ready to be delivered, and how many there are in all. Entries are routed
  * to a queue by the name of the handler and its consumer. A handler that is gone keeps its queue while entries are routed to it.
  *
- * The limits that handlers share (inbox.max_in_flight, max_claimed) are divided here: while others are connected, one
- * handler may use nine tenths. Pure. Dispatch thread only.
+ * What handlers share is divided here: memory (inbox.max_claimed, max_claimed_bytes) and deliveries in flight
+ * (inbox.max_in_flight; the bytes of memory). Each connected handler has a share, the limit divided by their number:
+ * - In flight, it can always use its share, as far as its windows allow. A delivery cannot be taken back, so nobody else
+ *   uses what it leaves of its share.
+ * - In memory, others may use what it leaves. They give it back when it needs memory: what is not delivered can be parked.
+ *
+ * Pure. Dispatch thread only.
  */
 #ifndef DISPATCH_ORDER_HANDLER_QUEUES_H
 #define DISPATCH_ORDER_HANDLER_QUEUES_H
@@ -13,6 +18,14 @@
 #include "report/metrics.h"
 
 struct handler_group;
+
+/* What is limited: messages, and their bytes. */
+enum measure { MESSAGES, BYTES, MEASURES };
+
+struct handler_limits {
+	size_t claimed[MEASURES];   /* in memory */
+	size_t in_flight[MEASURES]; /* delivered and not settled */
+};
 
 /* By which a queue is found. */
 struct queue_key {
@@ -26,13 +39,14 @@ struct handler_queue {
 	struct entry_list ready;     /* entries in state READY that may share a connection */
 	size_t ready_count;
 	struct entry_list suspects; /* entries in state READY that must be delivered alone */
-	size_t entry_count;         /* entries routed to it, in any state */
-	size_t entry_bytes;         /* the size of their messages */
+	size_t held[MEASURES];      /* entries routed to it, in any state */
 	size_t emit_bytes;          /* of the events in their verdicts */
-	size_t in_flight;           /* entries delivered and not settled */
-	size_t connections;         /* of the handler; 0 = it is gone or away */
-	int64_t ticked_ms; /* the last tick by which all input of its connections was read */
-	bool paused;       /* by an operator: nothing is routed to it */
+	size_t in_flight[MEASURES]; /* entries delivered and not settled */
+	size_t kept[MEASURES]; /* what it leaves of its share in flight, and others may not use */
+	size_t connections;    /* of the handler; 0 = it is gone or away */
+	size_t window;         /* of its connections together, as the scheduler saw them last */
+	int64_t ticked_ms;     /* the last tick by which all input of its connections was read */
+	bool paused;           /* by an operator: nothing is routed to it */
 	bool routed; /* its subscriptions are in the routing as those of a connected handler */
 	struct metric *ended[END_RETURNED];
 	struct metric *in_flight_gauge;
@@ -43,7 +57,12 @@ struct handler_queue {
 
 struct handler_queues {
 	struct handler_queue *by_name;
-	size_t in_flight; /* of all together */
+	struct handler_limits limits;
+	size_t sharing; /* handlers that have a share: connected and not paused */
+	/* Of all together. */
+	size_t held[MEASURES];
+	size_t in_flight[MEASURES];
+	size_t kept[MEASURES];
 };
 
 /* Adds an empty queue. Keeps `queue`. False: no memory, or the names are too long. */
@@ -58,22 +77,29 @@ struct handler_queue *handler_queues_find(
 void handler_queue_push(struct entry *entry);
 void handler_queue_remove(struct entry *entry);
 /* Routes the entry to this queue instead of the one before. NULL: to none. */
-void handler_queue_assign(struct entry *entry, struct handler_queue *queue);
+void handler_queue_assign(
+	struct handler_queues *queues, struct entry *entry, struct handler_queue *queue);
 /* The entry is delivered: it is in flight until it is settled. */
 void handler_queue_begin_flight(struct handler_queues *queues, struct entry *entry);
 void handler_queue_end_flight(struct handler_queues *queues, struct entry *entry);
 
-/* True when another handler is connected, which needs a share of what is limited. */
-bool handler_queues_has_others(
-	const struct handler_queues *queues, const struct handler_queue *queue);
-/* The part of `most` that one handler may use while others are connected: nine tenths, but at least one. */
-size_t handler_queues_share(int64_t most);
-/* How many more deliveries of this handler `most` (inbox.max_in_flight) allows. */
-size_t handler_queues_allowance(
-	const struct handler_queues *queues, const struct handler_queue *queue, size_t most);
+/* Divides the limits among the handlers that are connected now. */
+void handler_queues_share_out(struct handler_queues *queues, const struct handler_limits *limits);
+/* Keeps for each handler what it leaves of its share in flight, as far as its window allows it to use that. */
+void handler_queues_keep_shares(struct handler_queues *queues);
+/* What the handler may hold in memory: its share, or more as long as a tenth of all memory stays free. */
+size_t handler_queue_limit(const struct handler_queues *queues, const struct handler_queue *queue,
+	enum measure measure);
+/* True when a handler holds less than its share, and has room for messages but none to deliver. */
+bool handler_queues_need_memory(const struct handler_queues *queues);
+/* How much more of this handler may be in flight. */
+size_t handler_queue_room(const struct handler_queues *queues, const struct handler_queue *queue,
+	enum measure measure);
+/* True when the entry may be delivered. Bytes do not limit the only delivery of a handler. */
+bool handler_queue_fits(const struct handler_queues *queues, const struct entry *entry);
 /* Entries that are ready and not suspects. */
 size_t handler_queues_ready(const struct handler_queues *queues);
-/* True when entries are ready for which `most` has no room. */
-bool handler_queues_are_held_up(const struct handler_queues *queues, size_t most);
+/* True when entries are ready that may not be delivered until others are settled. */
+bool handler_queues_are_held_up(const struct handler_queues *queues);
 
 #endif

@@ -110,7 +110,7 @@ void entry_return(struct order *order, struct entry *entry);
 /* The entry behind this one in its lane, if both may be in one ordered batch: it is QUEUED, for the same handler, and no
  * suspect. NULL: there is none, or inbox.next_after is commit. `before`: entries of the lane that the batch has so far;
  * the lane's bound counts them. */
-struct entry *entry_next_in_batch(const struct order *order, struct entry *entry, size_t before);
+struct entry *entry_next_in_batch(struct order *order, struct entry *entry, size_t before);
 /* A RESERVED suspect cannot be delivered now. It goes back to its lane, or to the table. */
 void entry_requeue(struct order *order, struct entry *entry);
 /* Passes an entry with a verdict to the settler. After `done` the next one of its lane starts, unless it must wait for

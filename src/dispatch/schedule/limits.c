@@ -1,8 +1,8 @@
 /*
  * The limits that a timer enforces:
  * - The deadline of each delivery. What is not answered by then times out.
- * - The share of memory of each handler. What it holds above that is parked in the table, so that a handler that
- *   answers nothing leaves memory to the others.
+ * - The share of memory of each handler. When others need memory, what a handler holds above its share is parked in the
+ *   table. So handlers that answer nothing leave memory to the others, however many they are.
  */
 #include "base/log.h"
 #include "dispatch/schedule/ordered_batch.h"
@@ -66,43 +66,81 @@ static void expire(struct schedule *schedule, struct connection *connection, int
 	}
 }
 
-/* Evicts entries behind `first` in its lane, from the last one, so that the order of the rest is kept. */
-static void evict_behind(
-	struct schedule *schedule, const struct handler_group *group, struct entry *first)
+/* A handler that holds too much of something. */
+struct excess {
+	struct schedule *schedule;
+	struct handler_group *group;
+	enum measure measure;
+};
+
+static bool is_left(const struct excess *excess)
+{
+	return handler_group_exceeds(excess->schedule->groups, excess->group, excess->measure);
+}
+
+/* Evicts its entries behind `first` in the lane, from the last one, so that the order of the rest is kept. */
+static void evict_behind(const struct excess *excess, struct entry *first)
 {
 	struct entry *at =
 		first->lane == NULL ? NULL : TAILQ_LAST(&first->lane->entries, entry_list);
 
-	while (at != NULL && at != first && handler_group_exceeds_share(schedule->groups, group)) {
+	while (at != NULL && at != first && is_left(excess)) {
 		struct entry *before = TAILQ_PREV(at, entry_list, lane_link);
 
-		if (at->state == ENTRY_QUEUED && at->queue == &group->queue)
-			entry_evict(schedule->order, at);
+		if (at->state == ENTRY_QUEUED && at->queue == &excess->group->queue)
+			entry_evict(excess->schedule->order, at);
 		at = before;
 	}
 }
 
-/*
- * A handler can hold more than its share: messages were on their way when its routing was closed, or no other handler
- * was connected at that time. If it answers nothing, it never frees that memory and the others have no room. So its
- * latest messages are parked in the table.
- */
-static void evict_excess(struct schedule *schedule, struct handler_group *group)
+/* Evicts the entries of a list of READY ones, from the last one, each after those behind it. */
+static void evict_ready(const struct excess *excess, struct entry_list *list)
 {
+	struct entry *entry;
+
+	while (is_left(excess) && (entry = TAILQ_LAST(list, entry_list)) != NULL) {
+		evict_behind(excess, entry);
+		if (is_left(excess))
+			entry_evict(excess->schedule->order, entry);
+	}
+}
+
+/* Evicts its entries that wait behind messages of any handler. */
+static void evict_waiting(const struct excess *excess)
+{
+	struct handler_queue *queue = excess->schedule->order->queues.by_name;
 	struct connection *connection;
 	struct entry *entry;
 
-	if (!group->full)
-		return;
-	while (handler_group_exceeds_share(schedule->groups, group) &&
-		(entry = TAILQ_LAST(&group->queue.ready, entry_list)) != NULL) {
-		evict_behind(schedule, group, entry);
-		if (handler_group_exceeds_share(schedule->groups, group))
-			entry_evict(schedule->order, entry);
+	for (; queue != NULL && is_left(excess); queue = queue->hh.next) {
+		TAILQ_FOREACH (entry, &queue->ready, link)
+			evict_behind(excess, entry);
+		TAILQ_FOREACH (entry, &queue->suspects, link)
+			evict_behind(excess, entry);
+		TAILQ_FOREACH (connection, &queue->group->connections, link) {
+			if (connection->reservation.entry != NULL)
+				evict_behind(excess, connection->reservation.entry);
+			TAILQ_FOREACH (entry, &connection->open, link)
+				evict_behind(excess, entry);
+		}
 	}
-	TAILQ_FOREACH (connection, &group->connections, link) {
-		TAILQ_FOREACH (entry, &connection->open, link)
-			evict_behind(schedule, group, entry);
+}
+
+/*
+ * A handler can hold more than its share: others did not need memory when its messages arrived. If it answers nothing, it
+ * never frees that memory. So its latest messages are parked in the table: first those of the handler that holds the most.
+ * What is delivered cannot be parked; handler_queue_room() limits it.
+ */
+static void evict_excess(struct schedule *schedule, enum measure measure)
+{
+	struct excess excess = { .schedule = schedule, .measure = measure };
+	size_t below = SIZE_MAX;
+
+	while ((excess.group = handler_groups_largest(schedule->groups, measure, below)) != NULL) {
+		below = excess.group->queue.held[measure];
+		evict_ready(&excess, &excess.group->queue.ready);
+		evict_ready(&excess, &excess.group->queue.suspects);
+		evict_waiting(&excess);
 	}
 }
 
@@ -121,6 +159,6 @@ void limits_tick(struct schedule *schedule, int64_t now_ms)
 		queue->ticked_ms = now_ms;
 	}
 	handler_groups_update_shares(schedule->groups);
-	for (queue = queues; queue != NULL; queue = queue->hh.next)
-		evict_excess(schedule, queue->group);
+	for (int m = 0; m < MEASURES; m++)
+		evict_excess(schedule, (enum measure)m);
 }

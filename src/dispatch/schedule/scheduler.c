@@ -1,7 +1,7 @@
 /*
  * Delivers the READY messages of each handler to its least busy connection that has room. Room is limited by:
  * - the window of the connection,
- * - inbox.max_in_flight, of which one handler leaves a tenth to others,
+ * - inbox.max_in_flight and the bytes of memory, of which each handler has a share (handler_queues.h),
  * - the bytes that the connection has not read yet.
  *
  * Without a valid lease nothing is delivered.
@@ -46,8 +46,7 @@ static bool batch_is_due(
 static size_t batch_size(const struct schedule *schedule, const struct connection *connection)
 {
 	const struct handler_queue *queue = &connection->group->queue;
-	size_t most = (size_t)schedule->context->options.config->inbox.max_in_flight;
-	size_t count = handler_queues_allowance(&schedule->order->queues, queue, most);
+	size_t count = handler_queue_room(&schedule->order->queues, queue, MESSAGES);
 	size_t room = connection_window(connection) - connection->open_count;
 
 	if (count > room)
@@ -59,12 +58,14 @@ static size_t batch_size(const struct schedule *schedule, const struct connectio
 	return count < BATCH_LIMIT ? count : BATCH_LIMIT;
 }
 
-/* Finds at most `most` entries for one delivery, but at least one. Returns how many. In an ordered batch each ready
- * message is followed by the next ones of its key (rule R26). */
+/* Finds at most `most` entries for one delivery, of which the first one fits. Returns how many. In an ordered batch each
+ * ready message is followed by the next ones of its key (rule R26). */
 static size_t gather(const struct schedule *schedule, const struct connection *connection,
 	struct entry **entries, size_t most)
 {
-	struct entry *ready = TAILQ_FIRST(&connection->group->queue.ready);
+	const struct handler_queue *queue = &connection->group->queue;
+	struct entry *ready = TAILQ_FIRST(&queue->ready);
+	size_t room = handler_queue_room(&schedule->order->queues, queue, BYTES);
 	size_t bytes = 0;
 	size_t count = 0;
 
@@ -74,7 +75,8 @@ static size_t gather(const struct schedule *schedule, const struct connection *c
 
 		while (at != NULL && count < most) {
 			bytes += at->message->bytes;
-			if (count > 0 && bytes > BATCH_BYTES)
+			if ((count > 0 && bytes > BATCH_BYTES) ||
+				(count + queue->in_flight[MESSAGES] > 0 && bytes > room))
 				return count;
 			entries[count++] = at;
 			at = connection->batch_ordered
@@ -92,12 +94,13 @@ static bool deliver_next(struct schedule *schedule, struct handler_group *group,
 	struct entry *entries[BATCH_LIMIT];
 	size_t count;
 
-	if (connection == NULL)
+	if (connection == NULL ||
+		!handler_queue_fits(&schedule->order->queues, TAILQ_FIRST(&group->queue.ready)))
 		return false;
 	count = batch_size(schedule, connection);
-	if (count > 0 && connection->batch_ordered)
+	if (connection->batch_ordered)
 		count = gather(schedule, connection, entries, count);
-	if (count == 0 || !batch_is_due(schedule, connection, count, now_ms))
+	if (!batch_is_due(schedule, connection, count, now_ms))
 		return false;
 	connection->batch_since_ms = 0;
 	if (!connection->batch_ordered)
@@ -118,6 +121,20 @@ static bool has_lease(const struct context *context, int64_t now_ms)
 	       context->options.config->worker.lease;
 }
 
+static void add_up_windows(struct handler_queues *queues)
+{
+	struct handler_queue *queue;
+	const struct connection *connection;
+
+	for (queue = queues->by_name; queue != NULL; queue = queue->hh.next) {
+		queue->window = 0;
+		TAILQ_FOREACH (connection, &queue->group->connections, link) {
+			if (!connection->draining && !connection->closing)
+				queue->window += connection->window;
+		}
+	}
+}
+
 void scheduler_run(struct schedule *schedule, int64_t now_ms)
 {
 	const struct context *context = schedule->context;
@@ -128,6 +145,8 @@ void scheduler_run(struct schedule *schedule, int64_t now_ms)
 	if (context_is_stopping(context) || atomic_load(&context->options.health->stopping) ||
 		!has_lease(context, now_ms))
 		return;
+	add_up_windows(&schedule->order->queues);
+	handler_queues_keep_shares(&schedule->order->queues);
 	suspects_continue(schedule);
 	for (queue = queues; queue != NULL; queue = queue->hh.next)
 		suspects_reserve(schedule, queue->group);

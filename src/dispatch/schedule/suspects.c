@@ -42,12 +42,11 @@ void suspects_continue(struct schedule *schedule)
 void suspects_reserve(struct schedule *schedule, struct handler_group *group)
 {
 	struct handler_queues *queues = &schedule->order->queues;
-	size_t most = (size_t)schedule->context->options.config->inbox.max_in_flight;
 	struct connection *connection;
 	struct entry *entry;
 
 	while ((entry = TAILQ_FIRST(&group->queue.suspects)) != NULL &&
-		handler_queues_allowance(queues, &group->queue, most) > 0) {
+		handler_queue_fits(queues, entry)) {
 		connection = connection_least_busy(group, connection_can_reserve);
 		if (connection == NULL)
 			return;

@@ -118,13 +118,14 @@ static bool assign_number(struct table *table, struct job *job)
 	return job->request.number != 0;
 }
 
-/* True when half a claim fits, or a twentieth of the whole budget. Less room would mean many statements for few rows.
- * A twentieth is available even when one slow handler uses its nine tenths. */
+/* True when half a claim fits, or a twentieth of the whole budget, or half of a handler's share. Less room would mean many
+ * statements for few rows. That much becomes free even if all other handlers answer nothing (handler_queue_limit). */
 static bool has_budget(const struct table *table)
 {
 	const struct config *config = table->context->options.config;
 	int64_t most = config->inbox.max_claimed;
-	int64_t least = most / 20 + 1;
+	int64_t share = most / (int64_t)(table->order->queues.sharing + 1);
+	int64_t least = (share / 2 < most / 20 ? share / 2 : most / 20) + 1;
 	int64_t wanted = config->worker.claim_batch / 2 + 1;
 	size_t count;
 	size_t bytes;

@@ -196,14 +196,13 @@ static bool is_worth_a_transaction(struct table *table, int64_t now_ms)
 	const struct verdict_list *verdicts = &order->verdicts;
 	size_t most = (size_t)table->context->options.config->inbox.max_in_flight;
 	size_t ready = handler_queues_ready(&order->queues);
-	size_t others = order->queues.in_flight + ready;
+	size_t others = order->queues.in_flight[MESSAGES] + ready;
 	const struct settle_batching batching = {
 		.verdicts = verdicts->count,
-		.in_flight = order->queues.in_flight,
+		.in_flight = order->queues.in_flight[MESSAGES],
 		.ready = ready,
 		.behind = order->entry_count > others ? order->entry_count - others : 0,
-		.held_up = table->settler.jobs == 0 &&
-			   handler_queues_are_held_up(&order->queues, most),
+		.held_up = table->settler.jobs == 0 && handler_queues_are_held_up(&order->queues),
 		.stopping = verdicts->stopping,
 		.most = most,
 		.urgent = verdicts->urgent,

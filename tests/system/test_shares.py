@@ -1,0 +1,70 @@
+"""What handlers share: memory, deliveries in flight, the workers, connections. Each has a part that the others cannot use up."""
+
+import pytest
+
+from support.scripts import always, DONE
+from support.wait import eventually
+from support.wire import NEVER
+
+HUNG = ("a", "b", "c")
+# Shorter than the timeout of a delivery. Only a handler with a share of its own gets everything by then.
+AT_ONCE = 20
+
+
+def records(name, count, size=2):
+    return [{"value": b'"%s"' % (b"x" * size), "key": f"{name}{number}", "partition": number % 4,
+             "headers": [("id", f"{name}{number}"), ("eventType", f"{name}.x")]} for number in range(count)]
+
+
+def hang(sidecar, handler, name):
+    return handler(sidecar, always(NEVER), name=name, subscribe=[{"types": [f"{name}.*"]}])
+
+
+@pytest.mark.parametrize("ordering", ["key", "none"])
+def test_the_last_handler_gets_everything_while_all_others_hang(start_inboxd, handler, streams, topic, inbox, ordering):
+    """Two of them are connected when the memory fills, so no single one is the cause."""
+    sidecar = start_inboxd(inbox={"max_claimed": 200, "max_in_flight": 40, "ordering": ordering})
+    silent = [hang(sidecar, handler, name) for name in HUNG]
+    last = handler(sidecar, always(DONE), name="d", subscribe=[{"types": ["d.*"]}])
+    streams.produce_many(topic, [record for name in HUNG for record in records(name, 150)])
+    inbox.wait_stored(450)
+    for client in silent:
+        client.wait_count(1)
+    streams.produce_many(topic, records("d", 300))
+    eventually(lambda: len(last.event_ids) == 300, timeout=AT_ONCE)
+    assert sorted(last.event_ids) == sorted(f"d{number}" for number in range(300))
+
+
+def test_the_last_handler_gets_large_messages_while_all_others_hang(start_inboxd, handler, streams, topic, inbox):
+    """The open deliveries of the others could fill the memory: these cannot be taken back."""
+    sidecar = start_inboxd(inbox={"max_claimed_bytes": "1MiB"})
+    silent = [hang(sidecar, handler, name) for name in HUNG]
+    last = handler(sidecar, always(DONE), name="d", subscribe=[{"types": ["d.*"]}])
+    streams.produce_many(topic, [record for name in HUNG for record in records(name, 50, 20000)])
+    inbox.wait_stored(150)
+    for client in silent:
+        client.wait_count(1)
+    streams.produce_many(topic, records("d", 50, 20000))
+    eventually(lambda: len(last.event_ids) == 50, timeout=AT_ONCE)
+
+
+def test_a_handler_that_connects_later_gets_memory_from_the_largest_ones(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(inbox={"max_claimed": 200})
+    silent = [hang(sidecar, handler, name) for name in HUNG]
+    for client in silent:
+        client.window(1)
+    streams.produce_many(topic, [record for name in HUNG for record in records(name, 150)])
+    inbox.wait_stored(450)
+    last = handler(sidecar, always(DONE), name="d", subscribe=[{"types": ["d.*"]}])
+    streams.produce_many(topic, records("d", 100))
+    eventually(lambda: len(last.event_ids) == 100, timeout=AT_ONCE)
+
+
+def test_the_last_consumer_gets_everything_while_all_others_hang(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(inbox={"max_claimed": 200, "max_in_flight": 40}, consumers={name: {} for name in (*HUNG, "d")})
+    for name in HUNG:
+        handler(sidecar, always(NEVER), name=name)
+    last = handler(sidecar, always(DONE), name="d")
+    streams.produce_many(topic, records("m", 400))
+    eventually(lambda: len(last.event_ids) == 400, timeout=AT_ONCE)
+    assert inbox.count("processed") <= 400
