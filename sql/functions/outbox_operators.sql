@@ -222,7 +222,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- The state of the outbox as one jsonb object. Counts stop at 10,000, so that the cost does not grow with the table;
--- 10000 means "or more". waiting includes retrying and parked events.
+-- 10000 means "or more". A time that is not finite has no age. waiting includes retrying and parked events.
 CREATE OR REPLACE FUNCTION inbox.outbox_status() RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_sort = off SET jit = off AS $$
@@ -231,7 +231,8 @@ SET enable_sort = off SET jit = off AS $$
         'retrying', t.retrying,
         'parked', t.parked,
         'dead', (SELECT count(*) FROM (SELECT FROM inbox.outbox d WHERE d.dead_at IS NOT NULL LIMIT 10000) d),
-        'oldest_seconds', extract(epoch FROM clock_timestamp() - least(f.oldest, t.oldest))::bigint,
+        'oldest_seconds', greatest(extract(epoch FROM clock_timestamp() - least(f.oldest, t.oldest))::bigint,
+                                   CASE WHEN least(f.oldest, t.oldest) IS NOT NULL THEN 0 END),
         'last_seq', coalesce(pg_sequence_last_value('inbox.outbox_seq'::regclass), 0),
         'floor', r.floor,
         'relay', (SELECT i.name FROM inbox.inbox_instances i
@@ -240,12 +241,13 @@ SET enable_sort = off SET jit = off AS $$
     FROM (SELECT max(w.instance) AS instance, max(w.seen_at) AS seen_at, coalesce(max(w.floor), 0) AS floor
           FROM inbox.outbox_relay w) r
     CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE l.fresh), min(l.created_at) FILTER (WHERE l.fresh) AS oldest
+        SELECT count(*) FILTER (WHERE l.fresh), min(l.created_at) FILTER (WHERE l.fresh AND isfinite(l.created_at)) AS oldest
         FROM (SELECT o.created_at, num_nonnulls(o.available_at, o.published_at, o.dead_at) = 0 AS fresh
               FROM inbox.outbox o WHERE o.seq > r.floor ORDER BY o.seq LIMIT 10000) l) f
     CROSS JOIN (
         SELECT count(*), count(*) FILTER (WHERE l.available_at < 'infinity') AS retrying,
-               count(*) FILTER (WHERE l.available_at = 'infinity') AS parked, min(l.created_at) AS oldest
+               count(*) FILTER (WHERE l.available_at = 'infinity') AS parked,
+               min(l.created_at) FILTER (WHERE isfinite(l.created_at)) AS oldest
         FROM (SELECT o.available_at, o.created_at FROM inbox.outbox o WHERE o.available_at > '-infinity'
               ORDER BY o.available_at, o.seq LIMIT 10000) l) t
 $$;

@@ -2,26 +2,23 @@
 -- with the topic, key, value and headers that the router would give it by default. A DELETE does nothing: Quarkus
 -- deletes each row directly after its INSERT.
 
--- The rows that this transaction inserted, so that its DELETE finds them and reports one row. The setting has the first
--- and the last seq of them, and every user can change it: so a row must also be of a transaction that is in progress. Whoever
--- sees such a row has inserted it. pg_xact_status() wants 64 bits of its transaction id: those of the horizon, which is not
--- above it, and the distance between both. The barrier keeps a user's functions from reading other rows.
-CREATE OR REPLACE VIEW inbox.outboxevent WITH (security_barrier) AS
-SELECT CASE WHEN o.format = 'bare' THEN o.event_id::uuid END AS id,
-       replace(o.topic, 'outbox.event.', '') AS aggregatetype,
-       CASE WHEN o.format = 'bare' THEN convert_from(o.key, 'UTF8') END AS aggregateid,
-       o.event_type AS type,
-       o.created_at AS "timestamp",
+-- The rows that this transaction inserted, so that its DELETE finds them and reports one row. They are in a setting of the
+-- transaction, which a rollback to a savepoint resets. A user who changes it sees what they wrote: the view reads no table.
+CREATE OR REPLACE VIEW inbox.outboxevent AS
+SELECT (e.event ->> 0)::uuid AS id,
+       (e.event ->> 1) COLLATE "C" AS aggregatetype,
+       (e.event ->> 2) COLLATE "C" AS aggregateid,
+       (e.event ->> 3) COLLATE "C" AS type,
+       (e.event ->> 4)::timestamptz AS "timestamp",
        NULL::text AS payload,
        NULL::text AS tracingspancontext
-FROM inbox.outbox o
-CROSS JOIN (SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS xid) h
-CROSS JOIN LATERAL (SELECT (o.xmin::text::bigint - h.xid % 4294967296 + 6442450944) % 4294967296 - 2147483648 AS distance) d
-WHERE o.seq >= nullif(split_part(current_setting('inboxd.outboxevent_' || 'inbox.outbox'::regclass::oid, true), ' ', 1), '')::bigint
-  AND o.seq <= nullif(split_part(current_setting('inboxd.outboxevent_' || 'inbox.outbox'::regclass::oid, true), ' ', 2), '')::bigint
-  AND CASE WHEN d.distance >= 0 THEN pg_xact_status((h.xid + d.distance)::text::xid8) = 'in progress' END;
+FROM jsonb_array_elements(
+    ('[' || coalesce(substring(current_setting('inboxd.outboxevent_' || 'inbox.outbox'::regclass::oid, true) FROM '^\[.*'), '')
+     || ']')::jsonb) AS e(event);
 
--- tracingspancontext is a text of Java properties; of these, traceparent becomes a header.
+-- tracingspancontext is a text of Java properties; of these, traceparent becomes a header. As with the router, a timestamp
+-- does not become the time of the record, which Kafka compares with its clock; nor the time of the emit, because the age of an
+-- event is counted from that.
 CREATE OR REPLACE FUNCTION inbox.insert_outboxevent() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -29,24 +26,27 @@ DECLARE
     key bytea := convert_to(NEW.aggregateid, 'UTF8');
     data bytea := convert_to(NEW.payload, 'UTF8');
     trace text := substring(NEW.tracingspancontext FROM E'(?n)^traceparent=(\\S+)');
-    fault text := inbox.event_fault(topic, key, NEW.type, data, NULL, NULL, NULL, NULL, NULL);
     setting text := 'inboxd.outboxevent_' || 'inbox.outbox'::regclass::oid;
-    stored bigint;
+    fault text := CASE
+        WHEN coalesce(NEW.aggregatetype, '') = '' THEN 'aggregatetype is empty; it becomes part of the topic'
+        WHEN NEW.timestamp < 'epoch' OR NEW.timestamp >= '10000-01-01 00:00:00Z'
+            THEN format('timestamp is %s; it is a time from 1970 to 9999', NEW.timestamp)
+        WHEN octet_length(NEW.tracingspancontext) > 8192
+            THEN format('tracingspancontext has %s bytes; the limit is 8192', octet_length(NEW.tracingspancontext))
+        ELSE inbox.event_fault(topic, key, NEW.type, data, NULL, NULL, NULL, NULL, NULL) END;
 BEGIN
-    IF coalesce(NEW.aggregatetype, '') = '' THEN
-        PERFORM inbox.refuse_event('aggregatetype is empty; it becomes part of the topic');
-    ELSIF fault IS NOT NULL THEN
+    IF fault IS NOT NULL THEN
         PERFORM inbox.refuse_event(fault);
     END IF;
     NEW.id := coalesce(NEW.id, gen_random_uuid());
-    INSERT INTO inbox.outbox AS o (event_id, topic, key, event_type, format, headers, payload, created_at)
+    NEW.timestamp := coalesce(NEW.timestamp, clock_timestamp());
+    INSERT INTO inbox.outbox (event_id, topic, key, event_type, format, headers, payload)
     VALUES (NEW.id::text, topic, key, NEW.type, 'bare',
             jsonb_build_array(jsonb_build_array('id', NEW.id), jsonb_build_array('eventType', NEW.type))
             || CASE WHEN trace IS NOT NULL THEN jsonb_build_array(jsonb_build_array('traceparent', trace)) ELSE '[]' END,
-            data, coalesce(NEW.timestamp, clock_timestamp()))
-    RETURNING o.seq INTO stored;
-    PERFORM set_config(setting, coalesce(nullif(split_part(current_setting(setting, true), ' ', 1), ''), stored::text)
-                                || ' ' || stored, true);
+            data);
+    PERFORM set_config(setting, concat_ws(',', substring(current_setting(setting, true) FROM '^\[.*'),
+        jsonb_build_array(NEW.id, NEW.aggregatetype, left(NEW.aggregateid, 1024), NEW.type, NEW.timestamp)), true);
     RETURN NEW;
 END $$;
 

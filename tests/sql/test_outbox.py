@@ -1,6 +1,7 @@
 """Events: emit, order, handlers' events, and what operators do with them."""
 
 import base64
+import datetime
 import json
 import re
 
@@ -316,6 +317,44 @@ def test_the_view_refuses_what_cannot_be_published(db, named, aggregate, kind):
     words = refused(db, "INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type) VALUES (%s, '1', %s)",
                     [aggregate, kind])
     assert words.startswith(f"inbox.emit: {named} is ")
+
+
+@pytest.mark.parametrize("timestamp", ["infinity", "-infinity", "1969-12-31 23:59:59Z", "10000-01-01 00:00:00Z"])
+def test_the_view_refuses_a_time_that_is_none(db, timestamp):
+    words = refused(db, "INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type, timestamp) VALUES ('a', '1', 't', %s)",
+                    [timestamp])
+    assert words.startswith("inbox.emit: timestamp is ")
+
+
+def test_the_view_refuses_a_trace_without_end(db):
+    words = refused(db, "INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type, tracingspancontext)"
+                        " VALUES ('a', '1', 't', %s)", ["traceparent=" + "0" * 8182])
+    assert words.startswith("inbox.emit: tracingspancontext has ")
+
+
+def test_the_age_of_an_event_is_counted_on_the_clock_of_the_database(db):
+    """A session whose time zone is not that of the program makes another time of it."""
+    with db.transaction():
+        db.execute("INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type, timestamp)"
+                   " VALUES ('a', '1', 't', now() + interval '8 hours'), ('a', '2', 't', '2001-01-01Z')")
+        assert value(db, "SELECT max(timestamp) - now() FROM inbox.outboxevent") == datetime.timedelta(hours=8)
+    assert value(db, "SELECT max(abs(extract(epoch FROM created_at - now()))) < 60 FROM inbox.outbox")
+
+
+@pytest.mark.parametrize("never", ["infinity", "-infinity"])
+def test_an_event_without_a_finite_time_disturbs_no_count(db, statements, never):
+    """Somebody has written it into the table."""
+    db.execute("INSERT INTO inbox.outbox (topic, event_type, created_at, available_at)"
+               " VALUES ('t', 't', %s, NULL), ('t', 't', %s, 'infinity')", [never, never])
+    status = value(db, "SELECT inbox.outbox_status()")
+    assert (status["waiting"], status["oldest_seconds"]) == (2, None)
+    assert statements.run("relay_backlog", 100, 0) == [(2, 1, 0, None)]
+    db.execute("INSERT INTO inbox.outbox (topic, event_type, created_at) VALUES ('t', 't', now() - interval '1 minute')")
+    assert 60 <= value(db, "SELECT inbox.outbox_status()")["oldest_seconds"] < 120
+    assert 60000 <= statements.run("relay_backlog", 100, 0)[0][3] < 120000
+    db.execute("UPDATE inbox.outbox SET created_at = now() + interval '1 hour'")
+    assert value(db, "SELECT inbox.outbox_status()")["oldest_seconds"] == 0
+    assert statements.run("relay_backlog", 100, 0)[0][3] == 0
 
 
 # --- Operators ---

@@ -516,6 +516,21 @@ def test_a_missing_topic_stops_only_its_events(start, outbox, streams, events, n
     assert sidecar.metric("inboxd_outbox_refused_total") == 0
 
 
+def test_an_event_without_a_finite_time_is_published_like_others(start, outbox, streams, events):
+    """Somebody has written it into the table. The relay stays elected, and its gauges stay right."""
+    sidecar = start()
+    with outbox.transaction() as emit:
+        for number, never in enumerate(["infinity", "-infinity"]):
+            emit(events, "a", f"e{number}")
+            emit(f"{events}.missing", "a", f"m{number}")
+            emit.connection.execute("UPDATE inbox.outbox SET created_at = %s WHERE isfinite(created_at)", [never])
+    times = [dict(record.headers())["ce_time"] for record in streams.read(events, 2)]
+    assert times == [b"9999-12-31T23:59:59.999Z", b"0000-01-01T00:00:00.000Z"]
+    eventually(lambda: sidecar.metric("inboxd_outbox_waiting") == 2)
+    assert sidecar.metric("inboxd_outbox_oldest_seconds") == 0
+    assert not log_has(sidecar, "outbox_failed")
+
+
 def test_a_topic_that_refuses_the_time_of_sending_holds_its_events(start, outbox, streams, events, make_topic):
     """This host's clock differs from that of the brokers. No event is the cause, so no attempt counts and none dies."""
     start(outbox={"max_attempts": 1})

@@ -102,7 +102,7 @@ int64_t rows_timestamp_ms(const struct rows *rows, int row, int column)
 
 	if (rows_is_null(rows, row, column))
 		return -1;
-	return (us >= 0 ? us / 1000 : -((-us + 999) / 1000)) + EPOCH_2000_MS;
+	return us / 1000 - (us % 1000 < 0) + EPOCH_2000_MS;
 }
 
 bool rows_take_run(struct bytes *from, struct bytes *out)
