@@ -24,18 +24,19 @@ def be_elected(statements):
 
 
 def delete(statements, made):
+    """Returns the seqs that were left out, as the next two do."""
     be_elected(statements)
-    return statements.count("relay_delete", made, ME)
+    return [seq for (seq,) in statements.run("relay_delete", made, ME)]
 
 
 def keep(statements, *values):
     be_elected(statements)
-    return statements.count("relay_keep", *values, ME)
+    return [seq for (seq,) in statements.run("relay_keep", *values, ME)]
 
 
 def defer(statements, *values):
     be_elected(statements)
-    return statements.count("relay_defer", *values, ME)
+    return [seq for (seq,) in statements.run("relay_defer", *values, ME)]
 
 
 def seqs(rows):
@@ -254,9 +255,10 @@ def test_an_instance_that_lost_the_election_records_nothing(db, statements):
     db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (2, 'other', 1)")
     made = [emit(db) for _ in range(3)]
     be_elected(statements)
-    assert statements.count("relay_delete", made, 2) == 0
-    assert statements.count("relay_keep", made, [0] * 3, [0] * 3, 2) == 0
-    assert statements.count("relay_defer", made, [1] * 3, [0] * 3, [0] * 3, [None] * 3, [None] * 3, 2) == 0
+    everything = [(seq,) for seq in made]
+    assert statements.run("relay_delete", made, 2) == everything
+    assert statements.run("relay_keep", made, [0] * 3, [0] * 3, 2) == everything
+    assert statements.run("relay_defer", made, [1] * 3, [0] * 3, [0] * 3, [None] * 3, [None] * 3, 2) == everything
     assert set(states(db).values()) == {"waiting"}
 
 
@@ -307,8 +309,8 @@ def test_events_are_unattended_when_nobody_was_elected_for_half_a_minute(db, sta
 
 def test_confirmed_events_are_deleted_or_marked(db, statements):
     made = [emit(db) for _ in range(3)]
-    assert delete(statements, made[:1]) == 1
-    assert keep(statements, made[1:2], [3], [77]) == 1
+    assert delete(statements, made[:1]) == []
+    assert keep(statements, made[1:2], [3], [77]) == []
     assert states(db) == {made[1]: "published", made[2]: "waiting"}
     assert db.execute("SELECT kafka_partition, kafka_offset FROM inbox.events WHERE status = 'published'"
                       ).fetchone() == (3, 77)
@@ -321,17 +323,29 @@ def test_marking_a_published_event_changes_no_index(db, statements):
     with db.transaction():
         updates = "SELECT pg_stat_get_xact_tuples_updated(%s::regclass), pg_stat_get_xact_tuples_hot_updated(%s::regclass)"
         before = db.execute(updates, ["inbox.outbox"] * 2).fetchone()
-        statements.count("relay_keep", made, [0] * 50, list(range(50)), ME)
+        statements.run("relay_keep", made, [0] * 50, list(range(50)), ME)
         after = db.execute(updates, ["inbox.outbox"] * 2).fetchone()
     assert (after[0] - before[0], after[1] - before[1]) == (50, 50)
 
 
-def test_rows_that_are_free_or_gone_are_told_from_locked_ones(db, other, statements):
-    locked, free = emit(db), emit(db)
+@pytest.mark.parametrize("record", [
+    delete,
+    lambda statements, made: keep(statements, made, [0] * len(made), [0] * len(made)),
+    lambda statements, made: defer(statements, made, [1] * len(made), *[[0] * len(made)] * 2, *[[None] * len(made)] * 2)],
+    ids=["delete", "keep", "defer"])
+def test_locked_rows_are_left_out_and_all_others_recorded(db, other, statements, record):
+    """Also those that somebody has locked before, or changed, or deleted."""
+    locked, free, once_locked, changed = (emit(db) for _ in range(4))
+    be_elected(statements)
+    db.execute("SELECT FROM inbox.outbox WHERE seq = %s FOR KEY SHARE", [once_locked])
+    db.execute("UPDATE inbox.outbox SET source = 's' WHERE seq = %s", [changed])
     with other.transaction():
         other.execute("SELECT FROM inbox.outbox WHERE seq = %s FOR UPDATE", [locked])
-        assert statements.run("relay_free", [locked, free, 999]) == [(free,), (999,)]
-    assert statements.run("relay_free", [locked]) == [(locked,)]
+        db.execute("SET lock_timeout = '1s'")
+        assert record(statements, [locked, free, once_locked, changed, 999]) == [locked]
+        db.execute("RESET lock_timeout")
+        assert {seq for seq, status in states(db).items() if status == "waiting"} == {locked}
+    assert record(statements, [locked]) == []
 
 
 def test_a_deferred_event_is_due_after_its_delay(db, statements):
@@ -339,7 +353,8 @@ def test_a_deferred_event_is_due_after_its_delay(db, statements):
     defer(statements, [now, later, never], [0, 0, 1], [0, 60_000, 0], [1, 2, 0], ["no", "no", None],
                      ["REFUSED", "REFUSED", None])
     assert states(db) == {now: "retrying", later: "retrying", never: "parked"}
-    assert seqs(statements.run("relay_due", 10, ALL)) == [now]
+    assert seqs(statements.run("relay_due", 10, ALL, [])) == [now]
+    assert statements.run("relay_due", 10, ALL, [now]) == []
     heads = statements.run("relay_heads", 10, 0, 0)
     assert [row[:6] for row in heads] == [(now, "orders", None, "t", b"a", "REFUSED"),
                                           (later, "orders", None, "t", b"b", "REFUSED")]
@@ -361,7 +376,7 @@ def test_parked_events_come_in_the_order_of_seq(db, statements):
 def test_a_dead_event_keeps_its_error_and_changes_no_more(db, statements):
     seq = emit(db)
     defer(statements, [seq], [2], [0], [10], ["too large"], ["MSG_SIZE_TOO_LARGE"])
-    assert defer(statements, [seq], [0], [0], [0], [None], [None]) == 0
+    assert defer(statements, [seq], [0], [0], [0], [None], [None]) == [], "not left out: nothing is to be done"
     assert db.execute("SELECT status, retry_count, error, error_code FROM inbox.events").fetchone() == (
         "dead", 10, "too large", "MSG_SIZE_TOO_LARGE")
 
@@ -436,13 +451,12 @@ def test_each_statement_of_the_relay_follows_its_index_and_stops(backlog):
             ("outbox_pkey", "relay_ask", 100, flight, ALL, [tip], [tip + WAITING]),
             ("outbox_pkey", "relay_ask", 5 * flight, flight, ALL, holes, holes),
             ("outbox_pkey", "relay_low", 100, 100, ALL, 0, tip),
-            ("outbox_waiting", "relay_due", 600, flight, ALL),
+            ("outbox_waiting", "relay_due", 600, flight, ALL, [1]),
             ("outbox_pkey", "relay_fetch", 5 * flight, flight, ALL, parked),
             ("outbox_waiting", "relay_heads", 600, flight, 0, 0),
             ("outbox_waiting", "relay_parked", 600, flight, 0),
             ("outbox_waiting", "relay_parked", 600, flight, 35_000),
             ("outbox_pkey", "relay_delete", 6 * flight, waiting, ME),
-            ("outbox_pkey", "relay_free", 12 * flight, waiting),
             ("outbox_pkey", "relay_keep", 20 * flight, waiting, zeros, zeros, ME),
             ("outbox_pkey", "relay_defer", 40 * flight, waiting, [1] * flight, zeros, zeros, nothing, nothing, ME),
             ("outbox_pkey", "relay_gone", 5 * flight, parked),

@@ -299,12 +299,12 @@ def test_an_operator_replays_and_discards_events(granted, as_role):
 def test_the_sidecar_role_can_run_the_relay(granted, as_role):
     granted.execute("SELECT inbox.emit('t', 'k', 't', '{}') FROM generate_series(1, 4)")
     sidecar = as_role("inboxd_sidecar")
-    run, count = Statements(sidecar).run, Statements(sidecar).count
+    run = Statements(sidecar).run
     assert run("relay_elect", 1, -1)[0][:2] == (0, 4)
     assert len(run("relay_hold", 1)) == 1
     assert len(run("relay_read", 10, 1000, 0)) == 4
-    assert count("relay_delete", [1], 1) == count("relay_keep", [2], [0], [0], 1) == 1
-    assert count("relay_defer", [3], [1], [0], [0], [None], [None], 1) == 1
+    assert run("relay_delete", [1], 1) == run("relay_keep", [2], [0], [0], 1) == []
+    assert run("relay_defer", [3], [1], [0], [0], [None], [None], 1) == []
     assert len(run("relay_parked", 10, 0)) == 1
     assert value(sidecar, "SELECT inbox.emit_caused(1, 's', 'e', '', 0, '[]', '[{\"topic\": \"t\", \"type\": \"t\"}]')") == 1
     assert run("relay_backlog", 10, 0)[0][:2] == (3, 1)

@@ -687,6 +687,67 @@ def test_a_locked_row_delays_no_other_event(start, start_inboxd, outbox, streams
     assert outbox.count() == (0 if kept == "0s" else 3)
 
 
+def test_a_locked_event_that_must_be_deferred_stops_nothing(start, start_inboxd, outbox, streams, events, name, inbox):
+    """Its topic is missing, and psql has its row. It waits in memory, with those behind it whose rows are locked, too."""
+    start_inboxd().stop()  # creates the schema
+    missing = f"{name}.missing"
+    with outbox.transaction() as emit:
+        for number in range(4):
+            emit(missing, "a", f"m{number}")
+            emit(events, "a", f"e{number}")
+    with inbox.connect() as psql:
+        psql.execute("SELECT FROM inbox.outbox WHERE payload IN ('m0', 'm2') FOR UPDATE")
+        sidecar = start()
+        assert values(streams.read(events, 4)) == ["e0", "e1", "e2", "e3"]
+        eventually(lambda: {row["payload"] for row in outbox.rows()} == {b"m0", b"m1", b"m2", b"m3"}, timeout=10)
+        eventually(lambda: log_has(sidecar, "outbox_rows_locked"))
+        outbox.emit(events, "a", "e4")
+        assert values(streams.read(events, 5, timeout=10)) == ["e0", "e1", "e2", "e3", "e4"]
+        streams.create(missing, 1)
+        assert values(streams.read(missing, 4, timeout=30)) == ["m0", "m1", "m2", "m3"]
+        eventually(lambda: {row["payload"] for row in outbox.rows()} == {b"m0", b"m2"})
+    eventually(lambda: outbox.count() == 0)
+    assert values(streams.read_what_is_there(events)) == ["e0", "e1", "e2", "e3", "e4"]
+    assert values(streams.read_what_is_there(missing)) == ["m0", "m1", "m2", "m3"]
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_an_open_discard_of_an_operator_stops_nothing(start, outbox, streams, events, name, inbox, end):
+    missing = f"{name}.missing"
+    sidecar = start()
+    outbox.emit(missing, "a", "m0")
+    eventually(lambda: [row["error_code"] for row in outbox.rows()] == ["TOPIC"])
+    with inbox.connect() as operator:
+        operator.execute("SELECT inbox.outbox_discard_where('retrying', reason => 'a look')")
+        eventually(lambda: log_has(sidecar, "outbox_rows_locked"), timeout=20)  # when it was tried again
+        for number in range(3):
+            outbox.emit(events, "a", f"e{number}")
+            eventually(lambda: outbox.count() == 1, timeout=5)
+        operator.execute(end)
+    if end == "COMMIT":
+        eventually(lambda: [row["error_code"] for row in outbox.rows()] == ["DISCARDED"])
+        eventually(lambda: sidecar.metric("inboxd_outbox_held_topics") == 0)
+    else:
+        streams.create(missing, 1)
+        assert values(streams.read(missing, 1)) == ["m0"]
+    assert values(streams.read_what_is_there(events)) == ["e0", "e1", "e2"]
+
+
+def test_a_large_locked_event_does_not_keep_others_from_their_turn(start, start_inboxd, outbox, streams, make_topic, inbox):
+    """It is published, its row is still due, and alone it fills a page."""
+    start_inboxd().stop()  # creates the schema
+    large = make_topic(partitions=1, max_message_bytes=8_000_000)
+    outbox.emit(large, "a", "L" * (4 << 20))
+    outbox.emit(large, "b", "small")
+    inbox.execute("UPDATE inbox.outbox SET available_at = now() - interval '1 hour' + seq * interval '1 second'")
+    with inbox.connect() as psql:
+        psql.execute("SELECT FROM inbox.outbox WHERE key = 'a' FOR UPDATE")
+        start(kafka={"message.max.bytes": 8_000_000, "fetch.max.bytes": 8_000_000})
+        assert [len(value) for value in values(streams.read(large, 2, timeout=20))] == [4 << 20, len("small")]
+    eventually(lambda: outbox.count() == 0)
+    assert len(streams.read_what_is_there(large)) == 2
+
+
 def test_a_poke_wakes_the_relay_without_a_hello(start, outbox, streams, events):
     sidecar = start(outbox={"poll": "60s", "poll_idle": "60s"})
     outbox.emit(events, "a", "1")

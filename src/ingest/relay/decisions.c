@@ -125,11 +125,13 @@ int decisions_refuse(struct flight *flight, struct flight_event *event, const ch
 static const struct relay_result parked = { .outcome = RELAY_PARK };
 static const struct relay_result later = { .outcome = RELAY_RETRY, .delay_ms = TOPIC_AGAIN_MS };
 
-/* An event of a page that has just been read. */
+/* An event of a page that has just been read. It is the head of a hold if it could not be recorded as deferred. */
 static void wait_as_new(struct flight *flight, struct flight_event *event, const struct hold *hold)
 {
 	(void)flight;
-	if (hold->state != HOLD_NONE)
+	if (hold->state != HOLD_NONE && hold->head == event->seq)
+		event->alone |= hold->topic;
+	else if (hold->state != HOLD_NONE)
 		decide(event, parked);
 }
 

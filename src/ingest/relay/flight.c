@@ -95,26 +95,6 @@ bool flight_find_place(struct flight *flight, struct flight_place *place)
 	return true;
 }
 
-bool flight_may_go(struct flight *flight, const struct rows *rows, int row)
-{
-	struct flight_place place = {
-		.topic = rows_text(rows, row, PLACE_TOPIC),
-		.aggregate = rows_text(rows, row, PLACE_AGGREGATE),
-		.type = rows_text(rows, row, PLACE_TYPE),
-		.key = rows_bytes(rows, row, PLACE_KEY),
-	};
-	struct hold topic;
-	struct hold key = { .state = HOLD_NONE };
-
-	if (!flight_find_place(flight, &place))
-		return true;
-	topic = holds_get(flight->options.holds, place.topic_hash);
-	if (place.key.data != NULL)
-		key = holds_get(flight->options.holds, place.key_hash);
-	return (topic.state == HOLD_NONE || topic.state == HOLD_PASSES) &&
-	       (key.state == HOLD_NONE || key.state == HOLD_PASSES);
-}
-
 /* --- The events of a page ---------------------------------------------------------------------- */
 
 static struct relay_record_source source_of(
@@ -188,8 +168,10 @@ static int take_events(struct flight *flight, struct err *err)
 	for (int row = 0; r == 0 && row < rows_count(rows); row++) {
 		struct flight_event *event = &flight->events[flight->count];
 
+		/* an unrecorded event is sent only when a pass asks for it */
 		if (!rows_bool(rows, row, RELAY_FRESH) ||
-			locked_rows_has(flight->options.locked, rows_int(rows, row, RELAY_SEQ)))
+			(flight->kind != FLIGHT_PARKED && unrecorded_has(flight->options.unrecorded,
+								  rows_int(rows, row, RELAY_SEQ))))
 			continue;
 		topic = find_topic(flight, row, topic, err, &r);
 		*event = (struct flight_event){
@@ -648,10 +630,15 @@ bool flight_was_stalled(const struct flight *flight)
 	return flight->count > 0;
 }
 
+static bool has_result(const struct flight_event *event)
+{
+	return event->decided && event->has_result;
+}
+
 static void collect_results(struct flight *flight)
 {
 	for (size_t i = 0; i < flight->count; i++) {
-		if (flight->events[i].decided && flight->events[i].has_result)
+		if (has_result(&flight->events[i]))
 			flight->results[flight->result_count++] = flight->events[i].result;
 	}
 }
@@ -697,6 +684,7 @@ int flight_take_answers(struct flight *flight, struct err *err)
 {
 	int r;
 
+	flight->kind = FLIGHT_DUE; /* the table has the events of stalls as deferred */
 	flight->count = 0;
 	flight->result_count = 0;
 	flight->group++;
@@ -711,19 +699,58 @@ int flight_take_answers(struct flight *flight, struct err *err)
 
 /* --- Recorded ---------------------------------------------------------------------------------- */
 
-void flight_recorded(struct flight *flight)
+/* Keeps the event if its row was locked. It was fresh if this flight has found it as a new one, or if it was fresh already when
+ * an earlier flight could not record it. */
+static int keep_unrecorded(struct flight *flight, const struct flight_event *event,
+	const struct relay_result *result, struct err *err)
+{
+	struct unrecorded *unrecorded = flight->options.unrecorded;
+	size_t at = unrecorded_find(unrecorded, event->seq);
+	bool before = unrecorded_has(unrecorded, event->seq);
+	const struct unrecorded_event kept = {
+		.result = *result,
+		.topic_hash = event->topic == NULL ? 0 : event->topic->hash,
+		.key_hash = event->key_hash,
+		.keyed = event->keyed,
+		.fresh = before ? unrecorded->items[at].fresh : flight->kind == FLIGHT_NEW,
+		.again_ms = clock_now_ms() + result->delay_ms,
+	};
+
+	if (result->left_out)
+		return unrecorded_put(unrecorded, &kept, err);
+	if (before)
+		unrecorded_drop(unrecorded, event->seq);
+	return 0;
+}
+
+/* An event that is not recorded as dead keeps its hold: the next relay would try it again, behind later events of its key. The
+ * search for heads that are gone finds it when it is recorded. */
+static void release_holds(struct flight *flight, const struct flight_event *event, bool left_out)
 {
 	struct holds *holds = flight->options.holds;
+
+	if (event->topic == NULL || (event->result.outcome != RELAY_PUBLISHED &&
+					    (event->result.outcome != RELAY_DEAD || left_out)))
+		return;
+	holds_release(holds, event->topic->hash, event->seq);
+	if (event->keyed)
+		holds_release(holds, event->key_hash, event->seq);
+}
+
+int flight_recorded(struct flight *flight, struct err *err)
+{
+	const struct relay_result *result = flight->results;
+	int r = 0;
 
 	for (size_t i = 0; i < flight->count; i++) {
 		const struct flight_event *event = &flight->events[i];
 
-		if (!event->has_result || event->topic == NULL ||
-			(event->result.outcome != RELAY_PUBLISHED &&
-				event->result.outcome != RELAY_DEAD))
+		if (!has_result(event))
 			continue;
-		holds_release(holds, event->topic->hash, event->seq);
-		if (event->keyed)
-			holds_release(holds, event->key_hash, event->seq);
+		release_holds(flight, event, result->left_out);
+		if (r == 0)
+			r = keep_unrecorded(flight, event, result, err);
+		result++;
 	}
+	return r;
 }

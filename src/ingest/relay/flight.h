@@ -18,9 +18,9 @@
 
 #include "base/text/digest.h"
 #include "ingest/fault_log_limit.h"
-#include "ingest/relay/locked_rows.h"
 #include "ingest/relay/relay_topics.h"
 #include "ingest/relay/stalls.h"
+#include "ingest/relay/unrecorded.h"
 #include "json/stream.h"
 #include "model/outbox/holds.h"
 #include "report/metrics.h"
@@ -57,7 +57,7 @@ struct flight_options {
 	struct metrics *metrics;
 	const atomic_bool *stop; /* when it is true, the waits are short */
 	struct holds *holds;
-	const struct locked_rows *locked; /* they are not sent */
+	struct unrecorded *unrecorded; /* not sent again; flight_recorded() adds to them */
 	/* Called again and again during a flight; keeps this instance elected. Its result ends the flight, if it is not
 	 * 0. */
 	int (*renew)(void *arg, struct err *err);
@@ -108,9 +108,6 @@ struct flight_place {
 };
 bool flight_find_place(struct flight *flight, struct flight_place *place);
 
-/* False: the parked event of this row, which has the columns of relay_parked(), must wait. */
-bool flight_may_go(struct flight *flight, const struct rows *rows, int row);
-
 /* Sends the fresh rows of the page. `results` has one entry for each event that must be recorded; it borrows from the
  * rows until the next call. A fault concerns the events without a decision; the others count. The result may also be one
  * of options.renew(). */
@@ -122,7 +119,7 @@ bool flight_is_complete(const struct flight *flight);
 bool flight_was_stalled(const struct flight *flight);
 /* Instead of flight_run(): `results` has what became of the events in stalls whose topic has all answers now. */
 int flight_take_answers(struct flight *flight, struct err *err);
-/* The results are recorded: holds whose head is published or dead are free. */
-void flight_recorded(struct flight *flight);
+/* The results are recorded, except those that were left out. Holds whose head is published or dead are free. */
+int flight_recorded(struct flight *flight, struct err *err);
 
 #endif

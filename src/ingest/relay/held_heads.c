@@ -43,8 +43,9 @@ int held_heads_load(struct flight *flight, struct db *db, struct err *err)
 	return r;
 }
 
-int held_heads_release_gone(struct holds *holds, struct db *db, size_t *position, struct err *err)
+int held_heads_release_gone(struct flight *flight, struct db *db, size_t *position, struct err *err)
 {
+	struct holds *holds = flight->options.holds;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int64_t seqs[PAGE];
 	uint64_t hashes[PAGE];
@@ -53,6 +54,9 @@ int held_heads_release_gone(struct holds *holds, struct db *db, size_t *position
 	int r;
 
 	while (count < PAGE && (hold = holds_next_waiting(holds, position)) != NULL) {
+		/* the table does not have it as deferred yet */
+		if (unrecorded_has(flight->options.unrecorded, hold->head))
+			continue;
 		seqs[count] = hold->head;
 		hashes[count++] = hold->hash;
 	}

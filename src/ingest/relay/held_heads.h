@@ -12,6 +12,7 @@
 int held_heads_load(struct flight *flight, struct db *db, struct err *err);
 /* Releases the holds whose head is not deferred any more. Looks at a page of the heads; `position` starts at 0, and the next
  * call goes on there. */
-int held_heads_release_gone(struct holds *holds, struct db *db, size_t *position, struct err *err);
+int held_heads_release_gone(
+	struct flight *flight, struct db *db, size_t *position, struct err *err);
 
 #endif

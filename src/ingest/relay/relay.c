@@ -22,21 +22,22 @@
 #include "ingest/relay/flight.h"
 #include "ingest/relay/held_heads.h"
 #include "ingest/relay/page_ahead.h"
+#include "ingest/relay/parked_events.h"
+#include "ingest/relay/recorder.h"
 #include "ingest/relay/relay_gauges.h"
 #include "model/outbox/holes.h"
 #include "periodic/periodic.h"
 #include "report/meters.h"
 
-#define ELECT_MS    1000 /* between two tries to be elected */
-#define RENEW_MS    5000
-#define DUE_MS      1000 /* between two searches without holds: operators release events */
-#define DUE_HELD_MS 100
-#define HEADS_MS    5000
-#define LOW_MS      60000
-#define LOW_ROWS    100
-#define SWEEP_ROWS  10000
-#define PASS_MS                                                                                    \
-	60000 /* a pass although no hold is free: finds rows that are parked for no reason */
+#define ELECT_MS        1000 /* between two tries to be elected */
+#define RENEW_MS        5000
+#define DUE_MS          1000 /* between two searches without holds: operators release events */
+#define DUE_HELD_MS     100
+#define HEADS_MS        5000
+#define LOW_MS          60000
+#define LOW_ROWS        100
+#define SWEEP_ROWS      10000
+#define PASS_MS         60000 /* also without a free hold: finds rows that are parked for no reason */
 #define BACKLOG_MS      5000 /* how long a stall may keep a backlog of its topics from being parked */
 #define GAUGES_MS       10000
 #define COUNT_CAP       10000
@@ -47,8 +48,7 @@
 #define PAUSE_MOST_MS   5000
 #define LOG_EVERY_MS    60000
 #define LOCK_TIMEOUT_MS 1000
-#define LOCKED_MS       30000 /* how long a flight waits for a locked row that it cannot leave out */
-#define LOCKED_AGAIN_MS 1000  /* between two tries to record the rows that were left out */
+#define UNRECORDED_MS   1000 /* between two tries to record what was left out */
 #define STATEMENT_MS    30000
 #define STOP_MS         4000 /* the last answers take two seconds; then they are recorded */
 
@@ -65,7 +65,7 @@ struct relay {
 	struct page_ahead ahead;
 	struct holes holes;
 	struct holds holds;
-	struct locked_rows locked;
+	struct recorder recorder;
 	bool backlog_stalled; /* the last new page was full, and all its topics were in stalls */
 	bool passing;
 	bool pass_is_first;  /* nothing new is read before its end */
@@ -77,7 +77,7 @@ struct relay {
 	int64_t renewed_ms;
 	int64_t due_ms;
 	int64_t heads_ms;
-	int64_t locked_ms;
+	int64_t unrecorded_ms;
 	int64_t low_ms;
 	int64_t passed_ms;
 	int64_t counted_ms;
@@ -126,15 +126,21 @@ static void forget(struct relay *relay)
 	holes_clear(&relay->holes);
 	holds_clear(&relay->holds);
 	stalls_fini(&relay->flight.stalls);
-	locked_rows_fini(&relay->locked);
+	unrecorded_fini(&relay->recorder.unrecorded);
 	show_memory(relay);
 }
 
-/* Every row up to this seq was published or is deferred. */
+/* Every row up to this seq was published or is deferred, and the table says so. */
 static int64_t lowest_open(const struct relay *relay)
 {
 	int64_t lowest = holes_lowest(&relay->holes, relay->tip + 1) - 1;
 
+	for (size_t i = 0; i < relay->recorder.unrecorded.count; i++) {
+		const struct unrecorded_event *event = &relay->recorder.unrecorded.items[i];
+
+		if (event->fresh && event->result.seq <= lowest)
+			return event->result.seq - 1;
+	}
 	return lowest < relay->tip ? lowest : relay->tip;
 }
 
@@ -245,61 +251,43 @@ static int renew_in_flight(void *arg, struct err *err)
 
 /* --- A flight ---------------------------------------------------------------------------------- */
 
-/* A service or an operator may have locked a row for a while. If it is published, it is recorded later. A row that must
- * be deferred is waited for. */
+/* RELAY_ANOTHERS ends the election. */
+static int recorded(struct relay *relay, int r)
+{
+	if (r == RELAY_ANOTHERS && relay->elected)
+		lose(relay);
+	return r;
+}
+
 static int record(struct relay *relay, struct err *err)
 {
+	struct flight *flight = &relay->flight;
 	struct relay_settle settle = {
-		.instance = relay->options.instance,
 		.keep = config_of(relay)->retention.outbox != 0,
-		.results = relay->flight.results,
-		.count = relay->flight.result_count,
+		.results = flight->results,
+		.count = flight->result_count,
 	};
-	int64_t until_ms = clock_now_ms() + LOCKED_MS;
 	int r;
 
 	if (settle.count == 0)
 		return 0;
 	FAULT_POINT("outbox_before_record");
-	r = relay_settle(relay->periodic.db, &settle, err);
-	while (r < 0 && db_error_is_lock(err) && clock_now_ms() < until_ms &&
-		!periodic_is_stopping(&relay->periodic)) {
-		settle.skip_locked = relay->locked.count < LOCKED_ROWS_MOST;
-		r = renew_in_flight(relay, err);
-		if (r != 0)
-			return r;
-		r = relay_settle(relay->periodic.db, &settle, err);
-	}
-	if (r == RELAY_ANOTHERS)
-		lose(relay);
+	r = recorded(relay, recorder_record(&relay->recorder, relay->periodic.db, &settle, err));
 	if (r != 0)
 		return r;
 	FAULT_POINT("outbox_recorded");
-	holes_bound(&relay->holes, settle.transaction);
-	flight_recorded(&relay->flight);
-	return locked_rows_add(&relay->locked, settle.results, settle.count, err);
+	r = flight_recorded(flight, err);
+	recorder_log_locked(&relay->recorder);
+	return r;
 }
 
-/* Records what earlier flights have left out. */
-static int look_at_locked(struct relay *relay, struct err *err)
+/* What earlier flights have left out. */
+static int look_at_unrecorded(struct relay *relay, struct err *err)
 {
-	struct relay_settle settle = {
-		.instance = relay->options.instance,
-		.keep = config_of(relay)->retention.outbox != 0,
-		.skip_locked = true,
-		.results = relay->locked.items,
-		.count = relay->locked.count,
-	};
-	int r;
-
-	if (settle.count == 0 || !is_time(&relay->locked_ms, LOCKED_AGAIN_MS))
+	if (relay->recorder.unrecorded.count == 0 || !is_time(&relay->unrecorded_ms, UNRECORDED_MS))
 		return 0;
-	r = relay_settle(relay->periodic.db, &settle, err);
-	if (r == RELAY_ANOTHERS)
-		lose(relay);
-	else if (r == 0)
-		locked_rows_drop_recorded(&relay->locked);
-	return r;
+	return recorded(relay, recorder_retry(&relay->recorder, relay->periodic.db,
+				       config_of(relay)->retention.outbox != 0, err));
 }
 
 static void note_flight(struct relay *relay)
@@ -377,8 +365,9 @@ static void end_pass(struct relay *relay)
 static int look_at_parked(struct relay *relay, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int64_t seqs[PARKED_PAGE];
-	size_t count = 0;
+	CLEANUP(freep) int64_t *seqs = NULL;
+	struct parked_page page;
+	size_t count;
 	int r;
 
 	if (!relay->passing && (relay->holds.free > 0 || is_time(&relay->passed_ms, PASS_MS)))
@@ -388,15 +377,14 @@ static int look_at_parked(struct relay *relay, struct err *err)
 	r = relay_parked(relay->periodic.db, PARKED_PAGE, relay->pass_after, &rows, err);
 	if (r != 0)
 		return r;
-	for (int row = 0; row < rows_count(rows); row++) {
-		if (flight_may_go(&relay->flight, rows, row))
-			seqs[count++] = rows_int(rows, row, PLACE_SEQ);
-	}
-	r = send_parked(relay, seqs, count, err);
+	page = (struct parked_page){ rows, relay->pass_after, rows_count(rows) < PARKED_PAGE };
+	r = parked_events_list(&relay->flight, &page, &seqs, &count, err);
+	if (r == 0)
+		r = send_parked(relay, seqs, count, err);
 	if (r != 0)
 		return r;
 	relay->found |= rows_count(rows) > 0;
-	if (rows_count(rows) < PARKED_PAGE)
+	if (page.last)
 		end_pass(relay);
 	else
 		relay->pass_after = rows_int(rows, PARKED_PAGE - 1, PLACE_SEQ);
@@ -406,12 +394,19 @@ static int look_at_parked(struct relay *relay, struct err *err)
 static int look_at_due(struct relay *relay, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
+	CLEANUP(freep) int64_t *without = NULL;
 	struct relay_page page = page_of(relay);
+	size_t count = relay->recorder.unrecorded.count;
 	int r;
 
 	if (!is_time(&relay->due_ms, relay->holds.count > 0 ? DUE_HELD_MS : DUE_MS))
 		return 0;
-	r = relay_due(relay->periodic.db, &page, &rows, err);
+	without = malloc((count + 1) * sizeof(*without));
+	if (without == NULL)
+		return err_memory(err);
+	for (size_t i = 0; i < count; i++)
+		without[i] = relay->recorder.unrecorded.items[i].result.seq;
+	r = relay_due(relay->periodic.db, &page, (struct relay_seqs){ without, count }, &rows, err);
 	return r != 0 || rows_count(rows) == 0 ? r : fly(relay, rows, FLIGHT_DUE, err);
 }
 
@@ -419,7 +414,7 @@ static int look_at_heads(struct relay *relay, struct err *err)
 {
 	if (relay->holds.count == 0 || !is_time(&relay->heads_ms, HEADS_MS))
 		return 0;
-	return held_heads_release_gone(&relay->holds, relay->periodic.db, &relay->head_at, err);
+	return held_heads_release_gone(&relay->flight, relay->periodic.db, &relay->head_at, err);
 }
 
 static void fill(struct relay *relay)
@@ -587,27 +582,29 @@ static int count_backlog(struct relay *relay, struct err *err)
 
 static int look_everywhere(struct relay *relay, struct err *err)
 {
-	static int (*const first[])(struct relay *, struct err *) = {
-		renew,
-		look_at_stalled,
-		look_at_parked,
-		look_at_due,
-		look_at_heads,
-		look_at_locked,
-		count_backlog,
-		NULL,
-	};
-	static int (*const then[])(struct relay *, struct err *) = {
-		look_at_new,
-		look_at_low,
-		NULL,
+	static const struct {
+		int (*look)(struct relay *, struct err *);
+		bool sends;       /* not while too much is unrecorded */
+		bool after_first; /* not before the end of the first pass */
+	} places[] = {
+		{ renew, false, false },
+		{ look_at_stalled, false, false },
+		{ look_at_parked, true, false },
+		{ look_at_due, true, false },
+		{ look_at_heads, false, false },
+		{ look_at_unrecorded, false, false },
+		{ count_backlog, false, false },
+		{ look_at_new, true, true },
+		{ look_at_low, true, true },
 	};
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && first[i] != NULL; i++)
-		r = first[i](relay, err);
-	for (size_t i = 0; r == 0 && !relay->pass_is_first && then[i] != NULL; i++)
-		r = then[i](relay, err);
+	for (size_t i = 0; r == 0 && i < sizeof(places) / sizeof(places[0]); i++) {
+		if ((places[i].sends && unrecorded_is_full(&relay->recorder.unrecorded)) ||
+			(places[i].after_first && relay->pass_is_first))
+			continue;
+		r = places[i].look(relay, err);
+	}
 	show_memory(relay);
 	return r;
 }
@@ -737,10 +734,13 @@ int relay_new(struct relay **out, const struct relay_options *options, struct er
 	relay->holds = (struct holds)HOLDS_INIT;
 	relay_gauges_init(&relay->gauges, options->metrics);
 	relay->failures = metrics_get(options->metrics, METER_OUTBOX_FAILURES, NULL, NULL);
+	recorder_init(&relay->recorder,
+		&(struct recorder_options){ options->instance, &relay->periodic.thread.stop,
+			&relay->holes, renew_in_flight, relay });
 	r = periodic_init(&relay->periodic, &periodic, err);
 	if (r == 0) {
 		const struct flight_options flight = { options->config, options->metrics,
-			&relay->periodic.thread.stop, &relay->holds, &relay->locked,
+			&relay->periodic.thread.stop, &relay->holds, &relay->recorder.unrecorded,
 			renew_in_flight, read_ahead, relay };
 
 		r = flight_init(&relay->flight, &flight, err);
@@ -791,6 +791,6 @@ void relay_free(struct relay *relay)
 	periodic_fini(&relay->periodic);
 	holes_fini(&relay->holes);
 	holds_fini(&relay->holds);
-	locked_rows_fini(&relay->locked);
+	unrecorded_fini(&relay->recorder.unrecorded);
 	free(relay);
 }

@@ -139,11 +139,13 @@ int relay_low(struct db *db, const struct relay_page *page, int64_t floor, struc
 	return read_pinned(db, QUERY_RELAY_LOW, &params, out, err);
 }
 
-int relay_due(struct db *db, const struct relay_page *page, struct rows **out, struct err *err)
+int relay_due(struct db *db, const struct relay_page *page, struct relay_seqs without,
+	struct rows **out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
 	add_page(&params, page);
+	add_seqs(&params, without);
 	return read_pinned(db, QUERY_RELAY_DUE, &params, out, err);
 }
 
@@ -208,6 +210,11 @@ int relay_backlog(
 
 /* --- Recording --------------------------------------------------------------------------------- */
 
+static bool is_of(const struct relay_settle *settle, const struct relay_result *result)
+{
+	return (result->outcome == RELAY_PUBLISHED) == settle->published;
+}
+
 /* How many were added. */
 static int add_published(struct params *params, const struct relay_settle *settle)
 {
@@ -219,7 +226,7 @@ static int add_published(struct params *params, const struct relay_settle *settl
 	for (size_t i = 0; i < settle->count; i++) {
 		const struct relay_result *result = &settle->results[i];
 
-		if (result->outcome != RELAY_PUBLISHED || result->locked)
+		if (!is_of(settle, result))
 			continue;
 		array_bigint(params, seqs, result->seq);
 		if (settle->keep) {
@@ -245,7 +252,7 @@ static int add_deferred(struct params *params, const struct relay_settle *settle
 	for (size_t i = 0; i < settle->count; i++) {
 		const struct relay_result *result = &settle->results[i];
 
-		if (result->outcome == RELAY_PUBLISHED)
+		if (!is_of(settle, result))
 			continue;
 		array_bigint(params, seqs, result->seq);
 		array_smallint(params, outcomes, (int16_t)result->outcome);
@@ -260,59 +267,45 @@ static int add_deferred(struct params *params, const struct relay_settle *settle
 }
 
 /* Both lists are in the order of seq, or nearly. */
-static void clear_free(struct relay_settle *settle, const struct rows *rows)
+static void mark_left_out(const struct relay_settle *settle, const struct rows *rows)
 {
 	size_t at = 0;
 
+	for (size_t i = 0; i < settle->count; i++)
+		settle->results[i].left_out &= !is_of(settle, &settle->results[i]);
 	for (int row = 0; row < rows_count(rows); row++) {
 		for (size_t tries = 0; tries < settle->count; tries++, at++) {
 			struct relay_result *result = &settle->results[at % settle->count];
 
 			if (result->seq == rows_int(rows, row, 0)) {
-				result->locked = false;
+				result->left_out = true;
 				break;
 			}
 		}
 	}
 }
 
-/* Sets `locked` of the published rows, and locks the others. */
-static int skip_locked(struct db *db, struct relay_settle *settle, struct err *err)
-{
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int seqs = params_array(&params, ARRAY_BIGINT);
-	int r;
-
-	for (size_t i = 0; i < settle->count; i++) {
-		settle->results[i].locked = settle->results[i].outcome == RELAY_PUBLISHED;
-		if (settle->results[i].locked)
-			array_bigint(&params, seqs, settle->results[i].seq);
-	}
-	r = db_step(db, QUERY_RELAY_FREE, &params, &rows, err);
-	if (r == 0)
-		clear_free(settle, rows);
-	return r;
-}
-
 int relay_settle(struct db *db, struct relay_settle *settle, struct err *err)
 {
 	CLEANUP(params_fini) struct params instance = PARAMS_INIT;
-	CLEANUP(params_fini) struct params published = PARAMS_INIT;
-	CLEANUP(params_fini) struct params deferred = PARAMS_INIT;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *held = NULL;
-	int r = db_begin(db, err);
+	CLEANUP(rows_freep) struct rows *left_out = NULL;
+	int count =
+		settle->published ? add_published(&params, settle) : add_deferred(&params, settle);
+	enum query query = settle->keep ? QUERY_RELAY_KEEP : QUERY_RELAY_DELETE;
+	int r;
 
+	settle->transaction = 0;
+	if (count == 0)
+		return 0;
 	params_int(&instance, settle->instance);
+	r = db_begin(db, err);
 	if (r == 0)
 		r = db_queue(db, QUERY_RELAY_HOLD, &instance, &held, err);
-	if (r == 0 && settle->skip_locked)
-		r = skip_locked(db, settle, err);
-	if (r == 0 && add_published(&published, settle) > 0)
-		r = db_queue(db, settle->keep ? QUERY_RELAY_KEEP : QUERY_RELAY_DELETE, &published,
-			NULL, err);
-	if (r == 0 && add_deferred(&deferred, settle) > 0)
-		r = db_queue(db, QUERY_RELAY_DEFER, &deferred, NULL, err);
+	if (r == 0)
+		r = db_queue(
+			db, settle->published ? query : QUERY_RELAY_DEFER, &params, &left_out, err);
 	if (r == 0)
 		r = db_commit(db, err);
 	if (r != 0)
@@ -320,5 +313,6 @@ int relay_settle(struct db *db, struct relay_settle *settle, struct err *err)
 	if (rows_count(held) == 0)
 		return RELAY_ANOTHERS;
 	settle->transaction = rows_int(held, 0, 0);
+	mark_left_out(settle, left_out);
 	return 0;
 }

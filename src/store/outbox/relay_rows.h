@@ -73,9 +73,10 @@ int relay_ask(struct db *db, const struct relay_page *page, struct relay_ask *as
 /* The same up to the floor. */
 int relay_low(struct db *db, const struct relay_page *page, int64_t floor, struct rows **out,
 	struct err *err);
-/* Deferred rows whose time has come. */
-int relay_due(struct db *db, const struct relay_page *page, struct rows **out, struct err *err);
-/* Parked rows with these seqs. */
+/* Deferred rows whose time has come, without these. */
+int relay_due(struct db *db, const struct relay_page *page, struct relay_seqs without,
+	struct rows **out, struct err *err);
+/* The rows with these seqs that are neither published nor dead. */
 int relay_fetch(struct db *db, const struct relay_page *page, struct relay_seqs seqs,
 	struct rows **out, struct err *err);
 
@@ -112,18 +113,20 @@ struct relay_result {
 	const char *error;
 	int32_t partition; /* RELAY_PUBLISHED */
 	int64_t offset;
-	bool locked; /* RELAY_PUBLISHED: set if somebody has locked the row, and nothing is recorded */
+	bool left_out; /* set: somebody has locked the row, and nothing is recorded */
 };
+/* Published events and the others are recorded in transactions of their own, the published ones first: whatever prevents that an
+ * event is deferred, nothing is published twice because of it. */
 struct relay_settle {
 	int32_t instance;
-	bool keep;        /* published rows are marked and not deleted */
-	bool skip_locked; /* published rows that are locked are left out; costs a statement more */
+	bool published; /* records the published ones among the results; otherwise the others */
+	bool keep;      /* published rows are marked and not deleted */
 	struct relay_result *results;
 	size_t count;
-	int64_t transaction; /* set: the id of the transaction */
+	int64_t transaction; /* set: the id of the transaction; 0 = there was nothing to record */
 };
-/* Records the results. RELAY_ANOTHERS: nothing is recorded. db_error_is_lock(): a row is locked, nothing is
- * recorded; call again, with skip_locked. */
+/* Records the results, except those whose rows somebody has locked. RELAY_ANOTHERS: nothing is recorded. db_error_is_lock():
+ * nothing is recorded; call again. It waits for a row only if that was locked after the statement had looked at it. */
 int relay_settle(struct db *db, struct relay_settle *settle, struct err *err);
 
 /* For metrics; counts end at `cap`. */

@@ -1,0 +1,42 @@
+/*
+ * Records the results of flights in the table, and later those that it had to leave out because somebody had locked their rows
+ * (unrecorded.h). Blocks for a few statements on the connection of the relay, and as long as the whole table is locked. One
+ * thread.
+ */
+#ifndef INGEST_RELAY_RECORDER_H
+#define INGEST_RELAY_RECORDER_H
+
+#include <stdatomic.h>
+
+#include "ingest/fault_log_limit.h"
+#include "ingest/relay/unrecorded.h"
+#include "model/outbox/holes.h"
+#include "store/pg/db.h"
+
+struct recorder_options {
+	int32_t instance;
+	const atomic_bool *stop;
+	struct holes *holes; /* get their bounds, and the events that are tried again */
+	/* Keeps this instance elected during waits. Its result ends them, if it is not 0. */
+	int (*renew)(void *arg, struct err *err);
+	void *arg;
+};
+
+struct recorder {
+	struct recorder_options options;
+	struct unrecorded unrecorded;
+	struct fault_log_limit locked_limit;
+};
+
+void recorder_init(struct recorder *recorder, const struct recorder_options *options);
+
+/* Published events first, and alone. Uses `keep`, `results` and `count` of `settle`, and sets `left_out` of the results.
+ * RELAY_ANOTHERS: as relay_settle(), or from options.renew(). */
+int recorder_record(
+	struct recorder *recorder, struct db *db, struct relay_settle *settle, struct err *err);
+/* Tries again to record what was left out. */
+int recorder_retry(struct recorder *recorder, struct db *db, bool keep, struct err *err);
+/* Writes a line, at most one a minute, if something is not recorded. */
+void recorder_log_locked(struct recorder *recorder);
+
+#endif
