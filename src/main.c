@@ -9,10 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log_output.h"
 #include "ops/cli/cli.h"
 #include "ops/commands.h"
 
-#define ARENAS 2
+#define ARENAS   2
+#define FLUSH_MS 1000
 
 /* The first step, before anything is opened: the number of a closed standard stream must not be given to a connection.
  * Opens closed ones in the wrong direction: their use fails, as if they were still closed. Also ignores SIGPIPE: if the
@@ -54,6 +56,16 @@ static int end_output(struct err *err)
 	return err_advise(err, "free some space or redirect stdout, then look again");
 }
 
+/* A long-running command must end although nobody reads stderr. */
+static void say(const struct err *err)
+{
+	char line[sizeof(err->text) + 16];
+	int length = snprintf(line, sizeof(line), "inboxd: %s\n", err->text);
+
+	if (length > 0)
+		log_output_add(line, (size_t)length);
+}
+
 int main(int argc, char **argv)
 {
 	struct err err = ERR_INIT;
@@ -68,10 +80,11 @@ int main(int argc, char **argv)
 		r = command_execute(&cli, &err);
 	cli_fini(&cli);
 	if (r != 0 && err.text[0] != '\0')
-		(void)fprintf(stderr, "inboxd: %s\n", err.text);
+		say(&err);
 	if (end_output(&written) != 0) {
-		(void)fprintf(stderr, "inboxd: %s\n", written.text);
+		say(&written);
 		r = r == 0 ? FAULT_OUTPUT : r;
 	}
+	log_output_end(FLUSH_MS);
 	return err_exit_code(r);
 }

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log_output.h"
+
 #define RULES_MOST 64
 #define NAME_BYTES 64
 #define HOLD_TURNS 6000
@@ -126,6 +128,7 @@ bool faultpoint_hit(const char *name)
 	if (path == NULL || !find_action(path, name, action))
 		return false;
 	note(path, name, action);
+	log_output_flush(1000); /* tests read what was logged before */
 	if (strcmp(action, "kill") == 0)
 		(void)kill(getpid(), SIGKILL);
 	else if (strcmp(action, "stop") == 0)

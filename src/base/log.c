@@ -7,11 +7,11 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/log_limit.h"
+#include "base/log_output.h"
 #include "base/text/utf8.h"
 #include "base/time/clock.h"
 
@@ -110,7 +110,6 @@ static void add_field(struct buf *line, const struct log_field *field, bool json
 		add_quoted(line, field->text);
 }
 
-/* One write(2) for the line, so that lines of several threads do not mix. */
 static void write_line(enum log_level level, const char *event, const struct log_field *fields)
 {
 	CLEANUP(buf_fini) struct buf line = BUF_INIT;
@@ -125,8 +124,8 @@ static void write_line(enum log_level level, const char *event, const struct log
 	for (; fields->kind != LOG_FIELD_END; fields++)
 		add_field(&line, fields, json);
 	buf_add_str(&line, json ? "}\n" : "\n");
-	if (buf_ok(&line) && write(STDERR_FILENO, line.data, line.length) < 0)
-		return; /* stderr is closed; the error cannot be reported anywhere */
+	if (buf_ok(&line))
+		log_output_add(line.data, line.length);
 }
 
 /* --- Repeats ---------------------------------------------------------------------------------- */
@@ -165,10 +164,20 @@ static void write_key(char *out, size_t size, const struct log_field *fields)
 	}
 }
 
+static void report_dropped(void)
+{
+	const int64_t count = log_output_take_dropped();
+
+	if (count > 0)
+		log_warn("log_lines_dropped", LOG_INT("count", count),
+			LOG_STR("what", "stderr could not be written to, or not fast enough"));
+}
+
 void log_repeats(bool all)
 {
 	struct log_seen held;
 
+	report_dropped();
 	while (log_limit_take(&limit, clock_now_ms(), all, &held)) {
 		const struct log_field fields[] = { LOG_STR("of", held.event),
 			LOG_STR("about", held.key), LOG_INT("count", held.held),

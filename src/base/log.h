@@ -1,5 +1,5 @@
 /*
- * Log lines on stderr, logfmt or JSON, one write(2) a line. Any thread.
+ * Log lines on stderr (log_output.h), logfmt or JSON. Any thread; never waits in a long-running command.
  *
  * A line has the name of an event (stable, snake_case, documented in docs/log-events.md) and fields. It says what
  * happened to what, and what happens next. It never contains payloads or secrets.
@@ -56,8 +56,8 @@ const char *log_level_name(enum log_level level);
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *event, const struct log_field *fields);
 
-/* Writes the counts of repeats that are due; with `all` of all repeats, because the program ends. Call it about once
- * a second. Other log calls write due counts as well. */
+/* Writes the counts of repeats that are due, and of lines that were dropped; with `all` of all repeats, because the program
+ * ends. Call it about once a second. Other log calls write due counts as well. */
 void log_repeats(bool all);
 
 /* "debug", "info", "warn", "error" to a level: 0, or -1 when unknown. */

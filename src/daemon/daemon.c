@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/log_output.h"
 #include "base/process.h"
 #include "base/time/clock.h"
 #include "daemon/config_page.h"
@@ -94,6 +95,8 @@ static int prepare(struct daemon *daemon, struct err *err)
 
 	process_raise_descriptors();
 	process_wait_for_turn();
+	if (r == 0)
+		r = log_output_start(err);
 	if (r == 0)
 		r = signals_start(daemon, err);
 	if (r == 0)

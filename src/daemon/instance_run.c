@@ -13,6 +13,7 @@
 
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/log_output.h"
 #include "base/threads/thread.h"
 #include "base/time/clock.h"
 #include "config/show.h"
@@ -29,11 +30,12 @@
 #include "model/message/handover.h"
 #include "periodic/janitor.h"
 
-#define HANDOVERS    256 /* batches between ingest and dispatch */
-#define WATCH_MS     1000
-#define INGEST_SHARE 2    /* ingest may use the shutdown timeout divided by this */
-#define GRACE_MS     2000 /* extra time after the shutdown timeout, for a library call that hangs */
-#define AT_ONCE_MS   10000
+#define HANDOVERS     256 /* batches between ingest and dispatch */
+#define WATCH_MS      1000
+#define INGEST_SHARE  2    /* ingest may use the shutdown timeout divided by this */
+#define GRACE_MS      2000 /* extra time after the shutdown timeout, for a library call that hangs */
+#define AT_ONCE_MS    10000
+#define LAST_LINES_MS 200
 
 struct instance_run {
 	struct instance instance;
@@ -296,6 +298,7 @@ struct watchdog {
 static void leave_hanging(int code)
 {
 	log_error("library_call_hangs", LOG_STR("next", "the process ends without waiting for it"));
+	log_output_flush(LAST_LINES_MS);
 	_exit(code);
 }
 

@@ -5,6 +5,7 @@
 #include "daemon/migration.h"
 
 #include "base/log.h"
+#include "base/log_output.h"
 #include "store/connection_options.h"
 
 static void log_progress(const struct migrate_report *report)
@@ -52,7 +53,11 @@ int migration_run(const struct config *config, const struct migration_stop *stop
 	struct migrate_watch watch = watch_of(stop);
 	struct db_options options;
 	char name[32];
+	/* A migration that waited for the reader of stderr would hold its locks. */
+	int r = log_output_start(err);
 
+	if (r != 0)
+		return r;
 	connection_options(config, 0, name, &options);
 	return migrate_run(&options, &watch, result, err);
 }

@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/log_output.h"
+
+#define LAST_LINES_MS 200
 
 static sigset_t our_signals(void)
 {
@@ -29,6 +32,7 @@ static void on_stop_signal(struct daemon *daemon, int number)
 		log_warn("stopped_at_once", LOG_INT("signal", number),
 			LOG_STR("next", "delivered messages are given back when the lease expires "
 					"or at the next start"));
+		log_output_flush(LAST_LINES_MS);
 		_exit(0);
 	}
 	log_info("stopping", LOG_INT("signal", number),

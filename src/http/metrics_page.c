@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "base/bytes.h"
+#include "base/log_output.h"
 #include "base/process.h"
 #include "base/time/clock.h"
 #include "report/meters.h"
@@ -118,6 +119,7 @@ const char *metrics_page_add(struct buf *body, const char *accept, struct metric
 	set(metrics, METER_PROCESS_VIRTUAL, usage.virtual_bytes);
 	set(metrics, METER_PROCESS_FDS, usage.open_fds);
 	set(metrics, METER_PROCESS_MAX_FDS, usage.max_fds);
+	set(metrics, METER_LOG_DROPPED, (double)log_output_dropped());
 	health_show(view, metrics);
 	metrics_render(metrics, openmetrics, body);
 	return openmetrics ? TYPE_OPEN : TYPE_TEXT;

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/log_output.h"
 #include "bridge/exec/exec.h"
 #include "bridge/forward/forward.h"
 #include "ops/commands.h"
@@ -37,7 +38,7 @@ static int intake_of(
 		.timeout_ms = bridge->timeout,
 	};
 	log_configure(LOG_INFO, cli->json);
-	return 0;
+	return log_output_start(err);
 }
 
 int command_exec(const struct cli *cli, struct err *err)

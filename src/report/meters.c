@@ -160,6 +160,8 @@ const struct metric_family meters[METER_COUNT] = {
 		"collector was away, or it refused them."),
 	[METER_OTLP_FAILURES] = COUNTER("inboxd_otlp_failures_total",
 		"Requests to the collector that failed, repeated ones included."),
+	[METER_LOG_DROPPED] = COUNTER("inboxd_log_lines_dropped_total",
+		"Lines of the log that were dropped, because stderr could not be written to."),
 	[METER_OLDEST_XMIN] =
 		GAUGE("inboxd_oldest_xmin_seconds", "Age of the oldest snapshot in the database, "
 						    "which keeps VACUUM from removing dead rows."),

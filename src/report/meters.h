@@ -61,6 +61,7 @@ enum meter {
 	METER_OTLP_EXPORTED,
 	METER_OTLP_DROPPED,
 	METER_OTLP_FAILURES,
+	METER_LOG_DROPPED,
 	METER_OLDEST_XMIN,    /* seconds */
 	METER_PG_CONNECTIONS, /* {state}: see store/pg/db.c */
 	METER_READY,          /* {check}: see http/health.h */

@@ -12,12 +12,13 @@ from support.wait import eventually
 class Bridge:
     """One such process. `arguments` follow the options that every handler needs."""
 
-    def __init__(self, command, socket_path, *arguments, name="bridge", env=None, connected=True):
+    def __init__(self, command, socket_path, *arguments, name="bridge", env=None, connected=True,
+                 errors=None):
         self.directory = process.scratch("bridge")
         self.log = os.path.join(self.directory, "bridge.log")
         self.process = process.spawn(
             [binary(), command, "--handler", name, "--socket", socket_path, *map(str, arguments)],
-            self.log, env={**os.environ, **SANITIZERS, **(env or {})}, cwd=self.directory)
+            self.log, env={**os.environ, **SANITIZERS, **(env or {})}, cwd=self.directory, errors=errors)
         if connected:
             self.wait_log("connected to")
 

@@ -11,6 +11,7 @@ import re
 
 import pytest
 
+from support import process
 from support.bridge import Bridge
 from support.inbox import Inbox, connect
 from support.kafka import Kafka
@@ -245,6 +246,14 @@ def noop_handler():
     yield start
     for client in made:
         client.stop()
+
+
+@pytest.fixture
+def full_pipe():
+    """A pipe as stderr of a process whose reader has stalled."""
+    pipe = process.FullPipe()
+    yield pipe
+    pipe.close()
 
 
 @pytest.fixture

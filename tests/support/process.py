@@ -39,8 +39,34 @@ def free_port():
     raise StartFailed("no free port between 20000 and 32000 on 127.0.0.1")
 
 
-def spawn(arguments, log, user=None, env=None, cwd=None, death_signal=signal.SIGKILL):
-    """Starts a process whose output goes to the file `log`; it gets `death_signal` when we die."""
+class FullPipe:
+    """A pipe that is full, and that nobody reads until read_some() is called: for a log whose reader has stalled."""
+
+    def __init__(self):
+        self.reader, self.writer = os.pipe()
+        os.set_blocking(self.writer, False)
+        try:
+            while os.write(self.writer, b"full\n" * 800):
+                pass
+        except BlockingIOError:
+            os.set_blocking(self.writer, True)
+        os.set_blocking(self.reader, False)
+
+    def read_some(self):
+        """What can be read at once; the writers can go on."""
+        try:
+            return os.read(self.reader, 1 << 20).decode(errors="replace")
+        except BlockingIOError:
+            return ""
+
+    def close(self):
+        os.close(self.reader)
+        os.close(self.writer)
+
+
+def spawn(arguments, log, user=None, env=None, cwd=None, death_signal=signal.SIGKILL, errors=None):
+    """Starts a process whose output goes to the file `log`, except that stderr goes to the descriptor `errors` if there is
+    one; it gets `death_signal` when we die."""
 
     def die_with_parent():
         _libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
@@ -50,7 +76,8 @@ def spawn(arguments, log, user=None, env=None, cwd=None, death_signal=signal.SIG
         entry = pwd.getpwnam(user)
         identity = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
     with open(log, "ab") as output:
-        child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+        child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=output,
+                                 stderr=output if errors is None else errors,
                                  env=env, cwd=cwd, preexec_fn=die_with_parent,
                                  start_new_session=True, **identity)
     _spawned.append(child)

@@ -90,12 +90,12 @@ class Sidecar:
 
     # Life
 
-    def start(self, *arguments, ready=True):
-        """`run --migrate` unless `arguments` say otherwise; waits for /readyz."""
+    def start(self, *arguments, ready=True, errors=None):
+        """`run --migrate` unless `arguments` say otherwise; waits for /readyz. `errors`: a descriptor for stderr."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
         command = [binary(), *(arguments or ("run", "--migrate")), "-c", self.config_file]
         env = self.env if arguments else {**self.env, **self._as_user()}
-        self.process = process.spawn(command, self.log, env=env, cwd=self.directory)
+        self.process = process.spawn(command, self.log, env=env, cwd=self.directory, errors=errors)
         if ready:
             self.wait_ready()
         return self

@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 
+from support.scripts import always, DONE
 from support.wait import eventually
 from support.wire import Wire, hello_params
 
@@ -50,6 +51,27 @@ def test_the_count_of_suppressed_lines_is_logged_at_the_end(start_inboxd, stream
     assert sidecar.stop() == 0
     assert sum(line["count"] for line in lines(sidecar, "repeats_held_back")) == 20
     assert lines(sidecar, "stopped")
+
+
+def test_a_reader_of_stderr_that_stalls_stops_nothing(full_pipe, make_inboxd, handler, streams, topic, inbox):
+    # lines of level debug are not held back as repeats
+    noise = {"debug": "all", "log_level": 7, "fetch.wait.max.ms": 2}
+    sidecar = make_inboxd(log={"level": "debug", "format": "json"}, kafka=noise).start(errors=full_pipe.writer)
+    handler(sidecar, always(DONE))
+    streams.events(topic, [f"e{count}" for count in range(50)])
+    inbox.wait_processed(50)
+    eventually(lambda: sidecar.metric("inboxd_log_lines_dropped_total") > 0, timeout=60)
+    text = ""
+
+    def reported():
+        nonlocal text
+        text += full_pipe.read_some()
+        return '"event":"log_lines_dropped"' in text
+
+    eventually(reported, every=0.01)
+    whole = text[:text.rindex("\n")].splitlines()
+    events = [json.loads(line)["event"] for line in whole if line != "full"]
+    assert "started" in events, "what fits into the buffer is kept"
 
 
 @pytest.mark.parametrize("length", [100, 4096, 10000])

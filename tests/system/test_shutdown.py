@@ -92,6 +92,20 @@ def test_a_second_signal_ends_it_at_once(start_inboxd, handler, streams, topic):
     sidecar.wait(8)
 
 
+@pytest.mark.parametrize("signals", [1, 2])
+def test_it_ends_although_the_reader_of_stderr_has_stalled(full_pipe, make_inboxd, handler, streams, topic, signals):
+    """The exit must not wait for a log line."""
+    sidecar = make_inboxd(inbox={"shutdown_timeout": "3s" if signals == 1 else "60s"}).start(errors=full_pipe.writer)
+    client = handler(sidecar, always(NEVER))
+    streams.events(topic, ["x"])
+    eventually(lambda: client.deliveries)
+    sidecar.signal(signal.SIGTERM)
+    if signals == 2:
+        eventually(lambda: sidecar.metric("inboxd_ready", check="running") == 0)
+        sidecar.signal(signal.SIGTERM)
+    assert sidecar.wait(8) == 0
+
+
 def test_it_ends_while_the_database_is_away(start_inboxd, postgres):
     sidecar = start_inboxd(inbox={"shutdown_timeout": "3s"})
     postgres.stop()

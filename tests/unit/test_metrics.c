@@ -478,6 +478,7 @@ static void the_meters_are_the_documented_ones(void **state)
 		"inboxd_otlp_spans_exported_total 0\n",
 		"inboxd_otlp_spans_dropped_total 0\n",
 		"inboxd_otlp_failures_total 0\n",
+		"inboxd_log_lines_dropped_total 0\n",
 		"inboxd_oldest_xmin_seconds 0\n",
 		"inboxd_pg_connections{state=\"a\"} 0\n",
 		"inboxd_ready{check=\"a\"} 0\n",

@@ -21,6 +21,7 @@ enum {
 		5000, /* how long the processes of --lines may take to end after their stdin is closed */
 	KILL_WAIT_MS = 1000, /* for all processes together, after they were killed */
 	LOG_MS = 1000,       /* log_repeats() */
+	UNHEARD_MS = 10,     /* until stderr of the processes may be read again */
 };
 
 struct exec {
@@ -178,6 +179,8 @@ static void wait_for_news(struct exec *exec)
 	/* More messages may have arrived, but the pending one is first. */
 	if (exec->pending != NULL || wait_ms > LOG_MS)
 		wait_ms = LOG_MS;
+	if (!process_is_heard() && wait_ms > UNHEARD_MS)
+		wait_ms = UNHEARD_MS;
 	for (size_t i = 0; i < exec->count; i++) {
 		const int64_t due_ms = slot_due_ms(&exec->slots[i]);
 

@@ -1,6 +1,6 @@
 /*
  * See process.h. The child reports a failed execve(2) through a pipe that a successful one closes. Between fork(2) and
- * execve(2) it uses only async-signal-safe functions, and execvpe(3), which is safe in a process with one thread.
+ * execve(2) it uses only async-signal-safe functions, and execvpe(3), which uses only the environment and its stack.
  */
 #include "bridge/exec/process.h"
 
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/log_output.h"
 #include "base/time/clock.h"
 
 enum {
@@ -222,13 +223,20 @@ void process_kill(struct process *process)
 	close_fd(&process->in);
 }
 
+/* A command that writes faster than our stderr is read must wait, as if it wrote there itself. If nobody reads our stderr,
+ * it must not. */
+bool process_is_heard(void)
+{
+	return log_output_is_ready(READ_BYTES);
+}
+
 void process_prepare(const struct process *process, struct pollfd fds[PROCESS_FDS])
 {
 	const bool sending = process->sent < process->input.length;
 
 	fds[0] = (struct pollfd){ .fd = sending ? process->in : -1, .events = POLLOUT };
 	fds[1] = (struct pollfd){ .fd = process->out, .events = POLLIN };
-	fds[2] = (struct pollfd){ .fd = process->err, .events = POLLIN };
+	fds[2] = (struct pollfd){ .fd = process_is_heard() ? process->err : -1, .events = POLLIN };
 }
 
 /* A command need not read its whole input. */
@@ -265,27 +273,24 @@ static void take_output(struct process *process, const char *bytes, size_t lengt
 	process->overflow = true;
 }
 
-/* If the reader of our stderr is away, its lines are lost, as those of our own log. */
 static void take_stderr(struct process *process, const char *bytes, size_t length)
 {
 	last_line_add(&process->last_line, bytes, length);
-	while (length > 0) {
-		const ssize_t n = write(STDERR_FILENO, bytes, length);
-
-		if (n <= 0)
-			return;
-		bytes += n;
-		length -= (size_t)n;
-	}
+	log_output_add(bytes, length);
 }
 
+/* What a process that has ended has written to stderr is added in any case, or dropped and counted. */
 static void receive(
 	struct process *process, int *fd, void (*take)(struct process *, const char *, size_t))
 {
 	static char bytes[READ_BYTES];
 
 	for (int reads = 0; *fd >= 0 && reads < READS_MAX; reads++) {
-		const ssize_t n = read(*fd, bytes, sizeof(bytes));
+		ssize_t n;
+
+		if (take == take_stderr && process->pid != 0 && !process_is_heard())
+			return;
+		n = read(*fd, bytes, sizeof(bytes));
 
 		if (n > 0)
 			take(process, bytes, (size_t)n);

@@ -5,7 +5,8 @@
  *
  * What it writes to stderr is copied to the stderr of inboxd. What it writes to stdout is kept, up to a limit.
  *
- * The program must have one thread, with SIGCHLD blocked. Nothing here waits, except for the start of a
+ * One thread, with SIGCHLD blocked. The only other thread of the program is that of log_output.h, which does not change
+ * the environment. Nothing here waits, except for the start of a
  * program, and for a killed one, both with a limit.
  */
 #ifndef BRIDGE_EXEC_PROCESS_H
@@ -52,6 +53,8 @@ void process_end_input(struct process *process);
 /* Kills the whole group. The process ends later: see process_reap(). */
 void process_kill(struct process *process);
 
+/* False: what processes write to stderr is not read at present; look again in a few milliseconds. */
+bool process_is_heard(void);
 /* Fills in what to poll for it. */
 void process_prepare(const struct process *process, struct pollfd fds[PROCESS_FDS]);
 /* Writes and reads what is possible at once. */
