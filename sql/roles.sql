@@ -63,7 +63,7 @@ GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances
 GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_reader, inboxd_operator;
 GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
     inbox.outbox_page(jsonb, bigint, int), inbox.check_outbox_filter(text, jsonb, text[]), inbox.outbox_status(),
-    inbox.look_page(jsonb, bigint, int), inbox.seq_before(timestamptz, bigint),
+    inbox.look_page(jsonb, bigint, int), inbox.is_counted(xid, jsonb), inbox.seq_before(timestamptz, bigint),
     inbox.find_record(text, int, bigint),
     inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),
     inbox.ordering_of(text, int, text), inbox.open_claims(), inbox.lane_head(text, int, text, bytea),
@@ -76,7 +76,7 @@ GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.er
 
 -- An operator: the functions, which are audited, and the two columns that replay with plain SQL.
 GRANT EXECUTE ON FUNCTION
-    inbox.replay(text, text, text, text),
+    inbox.replay(text, text, text, text, jsonb),
     inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint, text,
         text, text, text, timestamptz, timestamptz, int, bigint),
     inbox.replay_page(jsonb, bigint, int, text),
@@ -104,5 +104,5 @@ GRANT EXECUTE ON FUNCTION
     inbox.outbox_discard_where(text, text, text, text, text, text, text, timestamptz, timestamptz, bigint, int, text, boolean,
         text, text, text, timestamptz, timestamptz, int, bigint),
     inbox.outbox_discard_page(jsonb, bigint, int, text),
-    inbox.request_forget(text, text, text) TO inboxd_operator;
+    inbox.request_forget(text, text, text, jsonb) TO inboxd_operator;
 GRANT UPDATE (processed_at, dead_at) ON inbox.inbox_messages TO inboxd_operator;

@@ -10,13 +10,13 @@ END $$;
 
 -- A filter is one jsonb object with some of: status, topic, event_type (with * at the end a prefix), key (text),
 -- received_from, received_to, died_from, died_to (only with the status dead), error_like, error_code (the whole code; '' =
--- messages without a code), consumer ('' = the consumer without a name). inbox_audit keeps it.
+-- messages without a code), consumer ('' = the consumer without a name), counted (an object: look_page()). inbox_audit keeps it without counted.
 -- Returns the filter without its NULL members. `allowed`: the states that the caller works on, one of which the
 -- filter must name.
 CREATE OR REPLACE FUNCTION inbox.check_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    known text[] := '{status,topic,event_type,key,received_from,received_to,died_from,died_to,error_like,error_code,consumer}';
+    known text[] := '{status,topic,event_type,key,received_from,received_to,died_from,died_to,error_like,error_code,consumer,counted}';
     given jsonb := jsonb_strip_nulls(filter);
     name text;
 BEGIN

@@ -1,14 +1,14 @@
 -- Discard: waiting messages become dead, with a reason.
 
 -- The history of each row names the user who discarded it.
-CREATE OR REPLACE FUNCTION inbox.discard_seqs(seqs bigint[], reason text) RETURNS bigint
+CREATE OR REPLACE FUNCTION inbox.discard_seqs(seqs bigint[], reason text, counted jsonb DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     affected bigint;
 BEGIN
     WITH free AS MATERIALIZED (
         SELECT m.seq FROM inbox.inbox_messages m
-        WHERE m.seq = ANY (seqs) AND m.available_at IS NOT NULL
+        WHERE m.seq = ANY (seqs) AND m.available_at IS NOT NULL AND inbox.is_counted(m.xmin, counted)
         ORDER BY m.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
@@ -49,10 +49,10 @@ DECLARE
     page record;
 BEGIN
     SELECT * INTO page FROM inbox.look_page(given, after_seq, inbox.check_max_rows('discard_page', max_rows));
-    affected := inbox.discard_seqs(page.seqs, reason);
+    affected := inbox.discard_seqs(page.seqs, reason, given -> 'counted');
     last_seq := coalesce(page.last_seq, page.seqs[cardinality(page.seqs)]);
     IF page.seqs <> '{}' THEN
-        PERFORM inbox.audit('discard', given, reason, affected);
+        PERFORM inbox.audit('discard', given - 'counted', reason, affected);
     END IF;
 END $$;
 

@@ -36,6 +36,8 @@ DECLARE
     created_from timestamptz := filter ->> 'received_from';
     created_to timestamptz := filter ->> 'received_to';
     misfits bigint := CASE WHEN max_rows IS NOT NULL THEN 100000 END;
+    counted jsonb := filter -> 'counted';
+    last bigint := coalesce((counted ->> 'last')::bigint, 9223372036854775807);
     fit boolean;
 BEGIN
     seqs := '{}';
@@ -59,8 +61,9 @@ BEGIN
                AND (code IS NULL OR coalesce(o.error_code, '') = code)
                AND (created_from IS NULL OR o.created_at >= created_from)
                AND (created_to IS NULL OR o.created_at < created_to)
+               AND inbox.is_counted(o.xmin, counted)
         FROM inbox.outbox o
-        WHERE o.seq > coalesce(after_seq, 0)
+        WHERE o.seq > coalesce(after_seq, 0) AND o.seq <= last
         ORDER BY o.seq
         LIMIT misfits + max_rows
     LOOP
@@ -79,7 +82,7 @@ END $$;
 
 -- Publishes events again. One that is dead or waits for its next attempt is released in place: it keeps its number. One
 -- that was published stays, and a copy with the same id goes out: receivers with an inbox drop it, others get it again.
-CREATE OR REPLACE FUNCTION inbox.outbox_replay_seqs(seqs bigint[]) RETURNS bigint
+CREATE OR REPLACE FUNCTION inbox.outbox_replay_seqs(seqs bigint[], counted jsonb DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     released bigint;
@@ -88,6 +91,7 @@ BEGIN
     WITH free AS MATERIALIZED (
         SELECT o.seq FROM inbox.outbox o
         WHERE o.seq = ANY (seqs) AND (o.dead_at IS NOT NULL OR o.available_at < 'infinity')
+          AND inbox.is_counted(o.xmin, counted)
         ORDER BY o.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
@@ -101,14 +105,14 @@ BEGIN
     SELECT o.event_id, o.source, o.topic, o.aggregate, o.key, o.event_type, o.subject, o.content_type, o.format,
            o.headers, o.payload, o.caused_by, o.created_at
     FROM inbox.outbox o
-    WHERE o.seq = ANY (seqs) AND o.published_at IS NOT NULL
+    WHERE o.seq = ANY (seqs) AND o.published_at IS NOT NULL AND inbox.is_counted(o.xmin, counted)
     ORDER BY o.seq;
     GET DIAGNOSTICS copied = ROW_COUNT;
     RETURN released + copied;
 END $$;
 
 -- Sets events to dead that are not published yet. One that is being sent at this moment may still go out.
-CREATE OR REPLACE FUNCTION inbox.outbox_discard_seqs(seqs bigint[], reason text) RETURNS bigint
+CREATE OR REPLACE FUNCTION inbox.outbox_discard_seqs(seqs bigint[], reason text, counted jsonb DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     affected bigint;
@@ -116,6 +120,7 @@ BEGIN
     WITH free AS MATERIALIZED (
         SELECT o.seq FROM inbox.outbox o
         WHERE o.seq = ANY (seqs) AND o.published_at IS NULL AND o.dead_at IS NULL
+          AND inbox.is_counted(o.xmin, counted)
         ORDER BY o.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
@@ -140,10 +145,10 @@ BEGIN
         affected := cardinality(seqs);
         RETURN;
     END IF;
-    affected := CASE what WHEN 'outbox_replay' THEN inbox.outbox_replay_seqs(seqs)
-                          ELSE inbox.outbox_discard_seqs(seqs, reason) END;
+    affected := CASE what WHEN 'outbox_replay' THEN inbox.outbox_replay_seqs(seqs, given -> 'counted')
+                          ELSE inbox.outbox_discard_seqs(seqs, reason, given -> 'counted') END;
     IF seqs <> '{}' THEN
-        PERFORM inbox.audit(what, given, reason, affected);
+        PERFORM inbox.audit(what, given - 'counted', reason, affected);
     END IF;
 END $$;
 

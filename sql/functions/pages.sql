@@ -105,6 +105,23 @@ BEGIN
         LIMIT 1);
 END $$;
 
+-- Whether a version of a row (its xmin) was there when rows were counted (op_count.sql). So a command changes what its user
+-- confirmed, and neither a row that came later nor one that has changed since. counted: NULL = any version will do; below:
+-- every transaction with a lower number had ended; also: those of the others whose rows were counted. A snapshot would not
+-- do for these others, because it does not have the numbers of subtransactions, such as that of a savepoint.
+-- xmin has the low 32 bits of a number. It belongs to the last 2^32 numbers before the next one; the million is for
+-- those that begin at this moment.
+-- Without SET, so that the planner puts the expression in place of the call. Its callers pin search_path.
+CREATE OR REPLACE FUNCTION inbox.is_counted(version xid, counted jsonb) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT counted IS NULL
+        OR ((pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint + 1000000 - version::text::bigint)
+            & 4294967295)
+           > pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint + 1000000
+             - (counted ->> 'below')::bigint
+        OR coalesce(counted -> 'also' ? version::text, false)
+$$;
+
 -- One page: at most max_rows messages that fit, after after_seq. Waiting and dead messages are read along
 -- inbox_messages_state, claimed ones from the bounds of the instances on, all others along the whole table.
 -- No index has consumers, types, keys, codes and errors. With max_rows a page also ends after 100,000 rows that did not match.
@@ -113,6 +130,7 @@ END $$;
 -- first.
 -- filter ->> 'order': 'seq' (the default), or 'died': dead messages by the time of death; with ' DESC' backwards. A page
 -- behind a message that is no longer dead begins at its last death.
+-- filter -> 'counted': only messages that were counted (is_counted()), up to the seq 'last'.
 -- Times are put into the statement as text. datestyle: other styles than ISO print the zone as an abbreviation, which can
 -- stand for two zones.
 -- looked: the number of rows that were read. last_seq: no row after it was read; NULL = there is none.
@@ -130,6 +148,7 @@ DECLARE
     down text := CASE WHEN filter ->> 'order' LIKE '% DESC' THEN ' DESC' ELSE '' END;
     after bigint := CASE WHEN down = '' THEN greatest(coalesce(after_seq, 0), 0) ELSE 0 END;
     top bigint := CASE WHEN down <> '' AND after_seq > 0 THEN after_seq - 1 ELSE 9223372036854775807 END;
+    counted jsonb := filter -> 'counted';
     last bigint;
     born bigint;
     died timestamptz;
@@ -158,7 +177,8 @@ BEGIN
              WHEN filter ? 'error_code' THEN format('m.error_code = %L', filter ->> 'error_code') END,
         CASE filter ->> 'payload' WHEN 'there' THEN '(m.payload IS NOT NULL OR m.payload_digest IS NULL)'
                                   WHEN 'dropped' THEN 'm.payload IS NULL AND m.payload_digest IS NOT NULL' END,
-        CASE filter ->> 'due' WHEN 'later' THEN 'm.available_at > now() AND m.available_at < ''infinity''' END)
+        CASE filter ->> 'due' WHEN 'later' THEN 'm.available_at > now() AND m.available_at < ''infinity''' END,
+        CASE WHEN filter ? 'counted' THEN 'inbox.is_counted(m.xmin, $1)' END)
     INTO fits;
     IF filter ? 'received_to' AND misfits > 0 THEN
         last := inbox.seq_before((filter ->> 'received_to')::timestamptz + overlap, after);
@@ -166,7 +186,7 @@ BEGIN
     IF filter ? 'received_from' AND misfits > 0 THEN
         after := coalesce(inbox.seq_before((filter ->> 'received_from')::timestamptz - overlap, after), after);
     END IF;
-    last := least(last, top);
+    last := least(last, top, (counted ->> 'last')::bigint);
     IF filter ->> 'order' LIKE 'died%' THEN
         IF after_seq > 0 THEN
             SELECT coalesce(m.dead_at, (SELECT max((a.entry ->> 'ended_at')::timestamptz)
@@ -187,7 +207,7 @@ BEGIN
             format(' ORDER BY m.dead_at%s, m.seq%s', down, down))];
     ELSIF states <> '{}' THEN
         SELECT '(' || string_agg(
-            'SELECT * FROM inbox.inbox_messages c WHERE (c.dead_at IS NOT NULL OR c.available_at IS NOT NULL)'
+            'SELECT c.xmin, c.* FROM inbox.inbox_messages c WHERE (c.dead_at IS NOT NULL OR c.available_at IS NOT NULL)'
             ' AND c.retry_count >= 0 AND'
             ' CASE WHEN c.dead_at IS NOT NULL THEN 1 WHEN c.available_at = ''infinity'' THEN 2 WHEN c.retry_count > 0 THEN 3'
             || format(' ELSE 4 END = %s AND c.seq + 0 > %%1$s AND c.seq + 0 <= %%2$s', n), ' UNION ALL ')
@@ -200,7 +220,7 @@ BEGIN
         -- Rows that instances claimed from the table; then all rows from the lowest low_seq on.
         SELECT min(i.low_seq) INTO born FROM inbox.inbox_instances i WHERE i.rescued_at IS NULL;
         born := coalesce(born, 9223372036854775807);
-        walk := 'inbox.inbox_instances i CROSS JOIN LATERAL (SELECT * FROM inbox.inbox_messages c'
+        walk := 'inbox.inbox_instances i CROSS JOIN LATERAL (SELECT c.xmin, c.* FROM inbox.inbox_messages c'
             ' WHERE c.claimed_by = i.id AND c.claim_number >= i.low_claim AND c.delivery_count > 1 OFFSET 0) m'
             ' WHERE i.rescued_at IS NULL AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL'
             || format(' AND m.seq < %s AND m.seq > %%1$s AND m.seq <= %%2$s ORDER BY m.seq%s', born, down);
@@ -212,7 +232,7 @@ BEGIN
     looked := 0;
     FOREACH walk IN ARRAY walks LOOP
         FOR last_seq, fit IN EXECUTE format('SELECT m.seq, (%s) FROM %s LIMIT %s', fits, format(walk, after, last),
-                coalesce(misfits + max_rows, 9223372036854775807)) LOOP
+                coalesce(misfits + max_rows, 9223372036854775807)) USING counted LOOP
             looked := looked + 1;
             IF fit THEN
                 seqs := seqs || last_seq;

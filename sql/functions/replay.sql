@@ -3,7 +3,7 @@
 -- Makes rows wait like new ones, and keeps their history. Takes rows that are processed or dead (or have the given
 -- status), are not locked, and still have their payload. Retention drops payloads and keeps their digest; a tombstone
 -- never had a digest.
-CREATE OR REPLACE FUNCTION inbox.replay_seqs(seqs bigint[], status text, reason text) RETURNS bigint
+CREATE OR REPLACE FUNCTION inbox.replay_seqs(seqs bigint[], status text, reason text, counted jsonb DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     affected bigint;
@@ -14,6 +14,7 @@ BEGIN
           AND CASE replay_seqs.status WHEN 'dead' THEN m.dead_at IS NOT NULL
                                       WHEN 'processed' THEN m.processed_at IS NOT NULL
                                       ELSE m.dead_at IS NOT NULL OR m.processed_at IS NOT NULL END
+          AND inbox.is_counted(m.xmin, counted)
         ORDER BY m.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
@@ -32,8 +33,10 @@ BEGIN
 END $$;
 
 -- Replays one message for a consumer, or for each one (NULL) for which it is processed or dead. False: there is none. A
--- row whose payload was dropped is left out; if there is no other row to replay, that is an error.
-CREATE OR REPLACE FUNCTION inbox.replay(source text, event_id text, reason text DEFAULT NULL, consumer text DEFAULT NULL)
+-- row whose payload was dropped is left out; if there is no other row to replay, that is an error. counted: only rows that
+-- were counted (is_counted()).
+CREATE OR REPLACE FUNCTION inbox.replay(source text, event_id text, reason text DEFAULT NULL, consumer text DEFAULT NULL,
+                             counted jsonb DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -60,7 +63,11 @@ BEGIN
                   HINT = 'Produce the event again, under a new id.';
     END IF;
     IF ended IS NOT NULL THEN
-        affected := inbox.replay_seqs(ended, NULL, reason);
+        affected := inbox.replay_seqs(ended, NULL, reason, counted);
+    END IF;
+    IF affected > 0 AND affected < cardinality(ended) THEN
+        RAISE NOTICE 'event % of source %: % left out, because another transaction has locked or changed them',
+            quote_literal(event_id), quote_literal(source), cardinality(ended) - affected;
     END IF;
     RETURN inbox.audit_message('replay', source, event_id, consumer, reason, affected, 'is processed or dead');
 END $$;
@@ -76,10 +83,10 @@ DECLARE
 BEGIN
     SELECT * INTO page FROM inbox.look_page(given || '{"payload": "there"}', after_seq,
         inbox.check_max_rows('replay_page', max_rows));
-    affected := inbox.replay_seqs(page.seqs, given ->> 'status', reason);
+    affected := inbox.replay_seqs(page.seqs, given ->> 'status', reason, given -> 'counted');
     last_seq := coalesce(page.last_seq, page.seqs[cardinality(page.seqs)]);
     IF page.seqs <> '{}' THEN
-        PERFORM inbox.audit('replay', given, reason, affected);
+        PERFORM inbox.audit('replay', given - 'counted', reason, affected);
     END IF;
 END $$;
 

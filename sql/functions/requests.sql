@@ -390,8 +390,9 @@ BEGIN
 END $$;
 
 -- Forgets a request, for operators: the next one with its key runs. An attempt that still has a lease gets IB011 when it
--- completes. False: there is no such request, or a transaction is completing it at this moment.
-CREATE OR REPLACE FUNCTION inbox.request_forget(scope text, key text, reason text) RETURNS boolean
+-- completes. False: there is no such request, or a transaction is completing it at this moment. seen: the request as
+-- request_states had it; the function forgets it only if it is still of this attempt and in this state.
+CREATE OR REPLACE FUNCTION inbox.request_forget(scope text, key text, reason text, seen jsonb DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     fault text := inbox.request_name_fault(key, scope);
@@ -402,6 +403,9 @@ BEGIN
     WITH free AS MATERIALIZED (
         SELECT r.key, r.scope FROM inbox.requests r
         WHERE r.key = request_forget.key AND r.scope = request_forget.scope
+          AND (seen IS NULL OR (r.attempt, r.created_at, r.completed_at, r.failed_at) IS NOT DISTINCT FROM (
+                  (seen ->> 'attempt')::int, (seen ->> 'created_at')::timestamptz, (seen ->> 'completed_at')::timestamptz,
+                  (seen ->> 'failed_at')::timestamptz))
         FOR UPDATE SKIP LOCKED
     )
     DELETE FROM inbox.requests r USING free WHERE r.key = free.key AND r.scope = free.scope;

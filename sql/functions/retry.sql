@@ -1,7 +1,7 @@
 -- Decisions of operators: retry_now() ends the wait for a retry or a snooze; resolve() makes a dead message processed.
 
 -- Makes rows due that wait for their time, and keeps everything else of them: the attempts, the error, the place in their key.
-CREATE OR REPLACE FUNCTION inbox.retry_seqs(seqs bigint[], reason text) RETURNS bigint
+CREATE OR REPLACE FUNCTION inbox.retry_seqs(seqs bigint[], reason text, counted jsonb DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     affected bigint;
@@ -9,6 +9,7 @@ BEGIN
     WITH free AS MATERIALIZED (
         SELECT m.seq FROM inbox.inbox_messages m
         WHERE m.seq = ANY (seqs) AND m.available_at > now() AND m.available_at < 'infinity'
+          AND inbox.is_counted(m.xmin, counted)
         ORDER BY m.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
@@ -51,10 +52,10 @@ DECLARE
 BEGIN
     SELECT * INTO page FROM inbox.look_page(given || '{"due": "later"}', after_seq,
         inbox.check_max_rows('retry_page', max_rows));
-    affected := inbox.retry_seqs(page.seqs, reason);
+    affected := inbox.retry_seqs(page.seqs, reason, given -> 'counted');
     last_seq := coalesce(page.last_seq, page.seqs[cardinality(page.seqs)]);
     IF page.seqs <> '{}' THEN
-        PERFORM inbox.audit('retry', given, reason, affected);
+        PERFORM inbox.audit('retry', given - 'counted', reason, affected);
     END IF;
 END $$;
 

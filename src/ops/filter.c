@@ -171,6 +171,38 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 	return buf_ok(out) ? 0 : err_memory(err);
 }
 
+/* Some thousands of transactions. Each page sends the text once. */
+#define COUNTED_MOST 200000
+
+int op_counted_take(struct buf *counted, const struct rows *rows, int column, struct err *err)
+{
+	buf_reset(counted);
+	buf_add(counted, rows_bytes(rows, 0, column).data, rows_bytes(rows, 0, column).length);
+	return buf_ok(counted) ? 0 : err_memory(err);
+}
+
+void op_counted_give(struct params *params, const struct buf *counted)
+{
+	if (counted == NULL || counted->length == 0)
+		params_jsonb(params, (struct bytes){ NULL, 0 });
+	else
+		params_jsonb(params, (struct bytes){ counted->data, counted->length });
+}
+
+bool op_counted_is_full(const struct buf *counted)
+{
+	return counted->length > COUNTED_MOST;
+}
+
+int op_add_counted(struct buf *filter, const struct buf *counted, struct err *err)
+{
+	buf_cut(filter, filter->length - 1); /* the bracket at the end */
+	buf_add_str(filter, ",\"counted\":");
+	buf_add(filter, counted->data, counted->length);
+	buf_add_char(filter, '}');
+	return buf_ok(filter) ? 0 : err_memory(err);
+}
+
 int op_backfill_filter(struct buf *out, const struct cli *cli, int64_t until_seq, struct err *err)
 {
 	int r = check_text("from", cli->range.from_consumer, err);

@@ -65,6 +65,17 @@ void op_interrupt_obey(void);
 int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err);
 /* The same for inbox.backfill_page(). `until_seq`: no later message; -1 = not given. */
 int op_backfill_filter(struct buf *out, const struct cli *cli, int64_t until_seq, struct err *err);
+/* A command that asks acts on the rows that it counted, and on none that came or changed after that. The
+ * statements of a count return what identifies these rows, as JSON for inbox.is_counted(). Each of them gets what the
+ * one before returned. */
+int op_counted_take(struct buf *counted, const struct rows *rows, int column, struct err *err);
+/* An empty text is sent as NULL: the count begins. `counted` may be NULL. */
+void op_counted_give(struct params *params, const struct buf *counted);
+/* The text is so long that the count must end here. It is: while a transaction stays open for long, the text has every later
+ * transaction that changed a row. */
+bool op_counted_is_full(const struct buf *counted);
+/* Adds the rows to a filter, which then fits no others. */
+int op_add_counted(struct buf *filter, const struct buf *counted, struct err *err);
 /* The state that the options name, otherwise `usual`. */
 const char *op_status_of(const struct cli *cli, const char *usual);
 bool op_is_dead(const struct cli *cli, const char *usual);

@@ -13,21 +13,19 @@
 #define PORTION 20000 /* messages in one transaction */
 
 /* Reads the whole table, because no index knows when a message was processed. The user confirms
- * this number, and no more messages than that are deleted. */
-static int count(const struct op *op, int64_t *out, struct err *err)
+ * this number: no more messages than that are deleted, and none that became so old after it was counted.
+ * `counted` has the number and the time. */
+static int count(const struct op *op, struct rows **counted, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r;
 
 	params_bigint(&params, op->cli->bounds.older_than);
 	params_bigint(&params, op->cli->bounds.limit == 0 ? INT64_MAX : op->cli->bounds.limit);
-	r = db_run(op->db, QUERY_OP_PURGE_COUNT, &params, &rows, err);
-	*out = r == 0 ? rows_int(rows, 0, 0) : 0;
-	return r;
+	return db_run(op->db, QUERY_OP_PURGE_COUNT, &params, counted, err);
 }
 
-static int purge_portion(const struct op *op, int64_t most, int64_t *deleted, struct err *err)
+static int purge_portion(const struct op *op, const struct rows *counted, int64_t most,
+	int64_t *deleted, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -35,14 +33,17 @@ static int purge_portion(const struct op *op, int64_t most, int64_t *deleted, st
 
 	params_bigint(&params, op->cli->bounds.older_than);
 	params_int(&params, (int32_t)(most < PORTION ? most : PORTION));
+	params_text(&params, rows_text(counted, 0, 1));
 	r = db_run(op->db, QUERY_OP_PURGE, &params, &rows, err);
 	*deleted = r == 0 ? rows_int(rows, 0, 0) : 0;
 	return r;
 }
 
 /* Ends when a portion finds nothing: others may delete the same messages at the same time. */
-static int purge_all(const struct op *op, int64_t wanted, int64_t *total, struct err *err)
+static int purge_all(
+	const struct op *op, const struct rows *counted, int64_t *total, struct err *err)
 {
+	const int64_t wanted = rows_int(counted, 0, 0);
 	int64_t deleted = 1;
 	int r = 0;
 
@@ -50,7 +51,7 @@ static int purge_all(const struct op *op, int64_t wanted, int64_t *total, struct
 	for (*total = 0; r == 0 && deleted > 0 && *total < wanted && !op_interrupted();
 		*total += deleted) {
 		op_progress(*total, wanted);
-		r = purge_portion(op, wanted - *total, &deleted, err);
+		r = purge_portion(op, counted, wanted - *total, &deleted, err);
 	}
 	op_progress(0, 0);
 	if (op_interrupted() && r == 0 && *total < wanted) {
@@ -67,24 +68,27 @@ static int purge_all(const struct op *op, int64_t wanted, int64_t *total, struct
 
 int op_purge(const struct op *op, struct err *err)
 {
+	CLEANUP(rows_freep) struct rows *counted = NULL;
 	char question[96];
-	int64_t wanted = 0;
+	int64_t wanted;
 	int64_t total = 0;
 	int r;
 
 	if (op->cli->bounds.older_than < 0)
 		return err_set(
 			err, FAULT_USAGE, "purge: give --older-than, for example --older-than 7d");
-	r = count(op, &wanted, err);
-	if (r == 0 && wanted == 0)
+	r = count(op, &counted, err);
+	if (r != 0)
+		return r;
+	wanted = rows_int(counted, 0, 0);
+	if (wanted == 0)
 		return op_nothing(op, "purge", err, "no processed message is that old");
 	(void)snprintf(question, sizeof(question), "delete %" PRId64 " processed message%s", wanted,
 		plural(wanted));
-	if (r == 0)
-		r = op_confirm(op, "purge", wanted, question, err);
+	r = op_confirm(op, "purge", wanted, question, err);
 	if (r != 0)
 		return r == OP_NO ? 0 : r;
-	r = purge_all(op, wanted, &total, err);
+	r = purge_all(op, counted, &total, err);
 	if (r != 0 && total > 0)
 		op_print_change(op, "purge", total);
 	if (r != 0 && total > 0)

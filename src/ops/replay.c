@@ -18,7 +18,7 @@
 #include "ops/op.h"
 
 #define PAGE       1000
-#define COUNT_PAGE 100000
+#define COUNT_PAGE 20000
 #define MOST_NAMED 5
 
 /* The advice for a message that was not changed, by its state. */
@@ -104,11 +104,14 @@ enum {
 	FIND_IS_DROPPED,
 	FIND_CONSUMER,
 	FIND_IS_LATER,
-	FIND_STATE
+	FIND_STATE,
+	FIND_COUNTED
 };
 
-/* Finds the rows of the event; fails unless exactly one source has it. */
-static int find_rows(const struct op *op, const char *event_id, struct rows **out, struct err *err)
+/* Finds the rows of the event; fails unless exactly one source has it. `counted`: see op_counted_take();
+ * may be NULL. */
+static int find_rows(const struct op *op, const char *event_id, struct buf *counted,
+	struct rows **out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int r;
@@ -116,6 +119,7 @@ static int find_rows(const struct op *op, const char *event_id, struct rows **ou
 	params_text(&params, event_id);
 	params_text(&params, op->cli->source);
 	params_text(&params, op->cli->filter.consumer);
+	op_counted_give(&params, counted);
 	r = db_run(op->db, QUERY_OP_FIND, &params, out, err);
 	if (r != 0)
 		return r;
@@ -129,7 +133,7 @@ static int find_rows(const struct op *op, const char *event_id, struct rows **ou
 				event_id, rows_text(*out, 0, FIND_SOURCE),
 				rows_text(*out, i, FIND_SOURCE));
 	}
-	return 0;
+	return counted == NULL ? 0 : op_counted_take(counted, *out, FIND_COUNTED, err);
 }
 
 /* The event as messages to the operator name it, with the consumer of the row if that has a name. */
@@ -279,13 +283,14 @@ static int show_rows(const struct op *op, const struct change *change, const cha
 	return first_row(change, found) < 0 ? report_unchanged(change, event_id, found, err) : 0;
 }
 
-static int change_one(
-	const struct op *op, const struct change *change, const char *event_id, struct err *err)
+/* `counted`: the rows that were confirmed; empty = none had to be. */
+static int change_one(const struct op *op, const struct change *change, const char *event_id,
+	const struct buf *counted, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *found = NULL;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r = find_rows(op, event_id, &found, err);
+	int r = find_rows(op, event_id, NULL, &found, err);
 
 	if (r != 0)
 		return r;
@@ -296,6 +301,8 @@ static int change_one(
 	params_text(&params, event_id);
 	params_text(&params, op->cli->reason);
 	params_text(&params, op->cli->filter.consumer);
+	if (change == &replay)
+		op_counted_give(&params, counted);
 	r = db_run(op->db, change->one, &params, &rows, err);
 	if (r != 0)
 		return r;
@@ -349,8 +356,8 @@ struct tally {
 };
 
 /* Changes each of them once, whatever the result of the others. The first failure is the result. */
-static int change_each(
-	const struct op *op, const struct change *change, struct tally *tally, struct err *err)
+static int change_each(const struct op *op, const struct change *change, const struct buf *counted,
+	struct tally *tally, struct err *err)
 {
 	CLEANUP(freep) const char **words = NULL;
 	int first = take_once(op->cli, &words, err);
@@ -362,7 +369,7 @@ static int change_each(
 		tally->cut = op_interrupted();
 		if (tally->cut)
 			return first;
-		r = words[i] == NULL ? 0 : change_one(op, change, words[i], &own);
+		r = words[i] == NULL ? 0 : change_one(op, change, words[i], counted, &own);
 		tally->changed += words[i] != NULL && r == 0;
 		if (r != 0 && first == 0) {
 			first = r;
@@ -398,28 +405,32 @@ static void add_repeats(struct repeats *repeats, const char *event_id, const str
 }
 
 /* A message that does not exist is reported when its turn comes. */
-static int find_repeats(const struct op *op, struct repeats *repeats, struct err *err)
+static int find_repeats(
+	const struct op *op, struct repeats *repeats, struct buf *counted, struct err *err)
 {
 	for (size_t i = 0; i < op->cli->word_count; i++) {
 		CLEANUP(rows_freep) struct rows *found = NULL;
 		struct err own = ERR_INIT;
 
-		if (find_rows(op, op->cli->words[i], &found, &own) == 0) {
+		if (find_rows(op, op->cli->words[i], counted, &found, &own) == 0) {
 			add_repeats(repeats, op->cli->words[i], found);
 		} else if (!db_is_open(op->db)) {
 			*err = own;
 			return FAULT_DATABASE;
+		} else if (!buf_ok(counted)) {
+			return err_memory(err);
 		}
 	}
 	return 0;
 }
 
-/* The effects of a processed message may happen twice, so its replay is confirmed. */
-static int confirm_repeats(const struct op *op, struct err *err)
+/* The effects of a processed message may happen twice, so its replay is confirmed. Then no message may be replayed
+ * that was processed after the question. */
+static int confirm_repeats(const struct op *op, struct buf *counted, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf question = BUF_INIT;
 	struct repeats repeats = { BUF_INIT, 0 };
-	int r = find_repeats(op, &repeats, err);
+	int r = find_repeats(op, &repeats, counted, err);
 
 	if (r == 0 && repeats.count > 0) {
 		buf_addf(&question, "replay %s", buf_str(&repeats.names));
@@ -433,15 +444,16 @@ static int confirm_repeats(const struct op *op, struct err *err)
 
 static int change_words(const struct op *op, const struct change *change, struct err *err)
 {
+	CLEANUP(buf_fini) struct buf counted = BUF_INIT;
 	struct tally tally = { 0, false };
 	int r = 0;
 
 	if (change == &replay && !op->cli->yes && !op->cli->dry_run)
-		r = confirm_repeats(op, err);
+		r = confirm_repeats(op, &counted, err);
 	if (r != 0)
 		return r == OP_NO ? 0 : r;
 	op_interrupt_begin();
-	r = change_each(op, change, &tally, err);
+	r = change_each(op, change, &counted, &tally, err);
 	op_print_change(op, change->name, tally.changed);
 	if (tally.cut) {
 		(void)fprintf(stderr, "inboxd: interrupted: %" PRId64 " of %zu %s\n", tally.changed,
@@ -458,12 +470,14 @@ static int change_words(const struct op *op, const struct change *change, struct
 struct counts {
 	int64_t wanted;
 	int64_t dropped; /* match, but cannot be replayed: retention has dropped their payload */
+	int64_t cut;     /* more match after this seq; 0 = no */
 };
 
 struct counter {
 	const struct change *change;
 	const struct buf *filter;
-	bool dropped; /* count struct counts.dropped */
+	struct buf counted; /* see op_counted_take() */
+	bool dropped;       /* count struct counts.dropped */
 	int64_t most;
 	int64_t after;
 	int64_t count;
@@ -491,6 +505,7 @@ static int count_page(const struct op *op, struct counter *counter, struct err *
 	int64_t left = counter->most - counter->count;
 	int r;
 
+	op_counted_give(&params, &counter->counted);
 	params_text(&params, counter->change->name);
 	params_jsonb(&params, (struct bytes){ counter->filter->data, counter->filter->length });
 	add_states(&params, counter->change->states);
@@ -503,7 +518,7 @@ static int count_page(const struct op *op, struct counter *counter, struct err *
 	counter->count += rows_int(rows, 0, 0);
 	counter->over = rows_is_null(rows, 0, 1);
 	counter->after = rows_int(rows, 0, 1);
-	return 0;
+	return op_counted_take(&counter->counted, rows, 2, err);
 }
 
 /* Counts in pages, because matches may be rare: a statement that searches the whole table for them
@@ -512,32 +527,40 @@ static int count_all(const struct op *op, struct counter *counter, struct err *e
 {
 	int r = 0;
 
-	while (r == 0 && !counter->over && counter->count < counter->most)
+	while (r == 0 && !counter->over && counter->count < counter->most &&
+		!op_counted_is_full(&counter->counted))
 		r = count_page(op, counter, err);
 	return r;
 }
 
-static int count(const struct op *op, const struct change *change, const struct buf *filter,
+/* The filter then fits only the messages that were counted. */
+static int count(const struct op *op, const struct change *change, struct buf *filter,
 	struct counts *out, struct err *err)
 {
 	struct counter wanted = {
 		.change = change,
 		.filter = filter,
+		.counted = BUF_INIT,
 		.most = op->cli->bounds.limit == 0 ? INT64_MAX : op->cli->bounds.limit,
 		.after = op->cli->bounds.after,
 	};
-	struct counter dropped = {
-		.change = change,
-		.filter = filter,
-		.dropped = true,
-		.most = INT64_MAX,
-		.after = op->cli->bounds.after,
-	};
+	struct counter dropped = wanted;
 	int r = count_all(op, &wanted, err);
+
+	dropped.dropped = true;
+	dropped.most = INT64_MAX;
 
 	if (r == 0 && change == &replay)
 		r = count_all(op, &dropped, err);
-	*out = (struct counts){ wanted.count, dropped.count };
+	if (r == 0)
+		r = op_add_counted(filter, &wanted.counted, err);
+	*out = (struct counts){
+		.wanted = wanted.count,
+		.dropped = dropped.count,
+		.cut = wanted.over || wanted.count >= wanted.most ? 0 : wanted.after,
+	};
+	buf_fini(&wanted.counted);
+	buf_fini(&dropped.counted);
 	return r;
 }
 
@@ -608,11 +631,29 @@ static int run_pages(
 	return r;
 }
 
-/* Changes at most as many messages as were counted and confirmed; later arrivals are not included. */
-static int change_pages(const struct op *op, const struct change *change, const struct buf *filter,
-	int64_t wanted, struct err *err)
+/* The others were counted and confirmed, but are not what they were then. */
+static void print_rest(const struct pages *pages, int64_t cut)
 {
-	struct pages pages = { .filter = filter, .wanted = wanted, .after = op->cli->bounds.after };
+	if (pages->affected < pages->wanted)
+		(void)fprintf(stderr,
+			"%" PRId64 " left out: locked, or changed since they were counted\n",
+			pages->wanted - pages->affected);
+	if (cut > 0)
+		(void)fprintf(stderr,
+			"more match: a transaction has been open for so long that not all could be "
+			"counted; continue with --after %" PRId64 "\n",
+			cut);
+}
+
+/* Changes the messages that were counted and confirmed. Later arrivals are not included, nor those that have changed since. */
+static int change_pages(const struct op *op, const struct change *change, const struct buf *filter,
+	const struct counts *counts, struct err *err)
+{
+	struct pages pages = {
+		.filter = filter,
+		.wanted = counts->wanted,
+		.after = op->cli->bounds.after,
+	};
 	int r = run_pages(op, change, &pages, err);
 
 	if (r != 0 && pages.affected > 0)
@@ -623,9 +664,10 @@ static int change_pages(const struct op *op, const struct change *change, const 
 			       : err_prefix(err,
 					 "%" PRId64 " of %" PRId64
 					 " %s (continue with --after %" PRId64 "), then",
-					 pages.affected, wanted, change->done, pages.after);
+					 pages.affected, pages.wanted, change->done, pages.after);
 	if (!op->cli->json)
 		(void)printf("%" PRId64 " %s\n", pages.affected, change->done);
+	print_rest(&pages, counts->cut);
 	if (pages.affected == 0)
 		return op_nothing(op, change->name, err,
 			"every match is locked or has changed in the meantime");
@@ -655,7 +697,7 @@ static int change_filtered(const struct op *op, const struct change *change, str
 {
 	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
 	char question[64];
-	struct counts counts = { 0, 0 };
+	struct counts counts = { 0, 0, 0 };
 	bool by_id = op->cli->word_count > 1 && change->status_of_id != NULL;
 	const char *status = by_id ? change->status_of_id : change->status;
 	int r = op_filter(&filter, op->cli, status, err);
@@ -675,7 +717,7 @@ static int change_filtered(const struct op *op, const struct change *change, str
 	r = op_confirm(op, change->name, counts.wanted, question, err);
 	if (r != 0)
 		return r == OP_NO ? 0 : r;
-	return change_pages(op, change, &filter, counts.wanted, err);
+	return change_pages(op, change, &filter, &counts, err);
 }
 
 static int run(const struct op *op, const struct change *change, struct err *err)

@@ -3,7 +3,7 @@
  * reject that the rules accept becomes a waiting message; the others stay. The rules are those of
  * ingest (model/identity/identity.h), so the result is what ingest would have stored.
  *
- * All rejects are read twice: once to count the good ones for the confirmation, and once to store at most as many. Each is
+ * All rejects are read twice: once to count the good ones for the confirmation, and once to store these. Each is
  * stored in a transaction of its own, together with the deletion of the reject.
  */
 #include <inttypes.h>
@@ -29,7 +29,8 @@ enum {
 	REJECT_TIMESTAMP,
 	REJECT_KEY,
 	REJECT_HEADERS,
-	REJECT_PAYLOAD
+	REJECT_PAYLOAD,
+	REJECT_COUNTED
 };
 
 struct rejects {
@@ -39,13 +40,15 @@ struct rejects {
 	struct header *headers;        /* of the current record */
 	char **names;                  /* names of the headers, owned */
 	bool apply;                    /* false: only count */
+	struct buf counted;            /* see op_counted_take() */
 	int64_t most;                  /* end when so many are good; 0 = no limit */
+	int64_t last_seq;              /* of those that were counted */
 	int64_t good;
 	int64_t refused;
 	int refused_in_row; /* by PostgreSQL, since it stored one */
 	struct err said;    /* the last of these errors */
 	int64_t after;
-	int last; /* rows of the previous page */
+	int page; /* rows of the previous page */
 };
 
 /* --- The rules --------------------------------------------------------------------------------- */
@@ -92,6 +95,7 @@ static void rejects_fini(struct rejects *rejects)
 	free(rejects->rules);
 	free(rejects->headers);
 	free(rejects->names);
+	buf_fini(&rejects->counted);
 	identity_finder_free(rejects->finder);
 }
 
@@ -213,12 +217,17 @@ static int identify_page(struct rejects *rejects, struct err *err)
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
+	op_counted_give(&params, &rejects->counted);
 	params_bigint(&params, rejects->after);
+	params_bigint(&params, rejects->last_seq);
 	params_int(&params, PAGE);
 	params_bigint(&params, PAGE_BYTES);
+	params_bool(&params, rejects->apply);
 	r = db_run(rejects->op->db, QUERY_OP_REJECTS, &params, &rows, err);
-	rejects->last = r == 0 ? rows_count(rows) : 0;
-	for (int i = 0; r == 0 && i < rejects->last && !is_enough(rejects); i++) {
+	rejects->page = r == 0 ? rows_count(rows) : 0;
+	if (rejects->page > 0 && !rejects->apply)
+		r = op_counted_take(&rejects->counted, rows, REJECT_COUNTED, err);
+	for (int i = 0; r == 0 && i < rejects->page && !is_enough(rejects); i++) {
 		struct record record;
 
 		rejects->after = rows_int(rows, i, REJECT_SEQ);
@@ -240,7 +249,8 @@ static int identify_all(struct rejects *rejects, bool apply, int64_t most, struc
 	rejects->good = rejects->refused = rejects->after = 0;
 	do {
 		r = identify_page(rejects, err);
-	} while (r == 0 && rejects->last > 0 && !is_enough(rejects));
+	} while (r == 0 && rejects->page > 0 && !is_enough(rejects) &&
+		 (apply || !op_counted_is_full(&rejects->counted)));
 	return r;
 }
 
@@ -249,6 +259,7 @@ static int store_all(struct rejects *rejects, struct err *err)
 	int64_t wanted = rejects->good;
 	int r;
 
+	rejects->last_seq = rejects->after;
 	op_interrupt_begin();
 	r = identify_all(rejects, true, wanted, err);
 	if (r == 0 && rejects->good == 0 && rejects->refused_in_row > 0) {
@@ -285,6 +296,9 @@ static int run(struct rejects *rejects, struct err *err)
 		return err_set(err, FAULT_CHECK,
 			"the rules of this configuration accept no reject; %" PRId64 " stay%s",
 			rejects->refused, rejects->refused == 1 ? "s" : "");
+	if (op_counted_is_full(&rejects->counted))
+		(void)fputs(
+			"there are more rejects; run the same command again for them\n", stderr);
 	(void)snprintf(question, sizeof(question),
 		"store %" PRId64 " reject%s as messages; %" PRId64 " stay%s rejected",
 		rejects->good, plural(rejects->good), rejects->refused,
@@ -297,7 +311,7 @@ static int run(struct rejects *rejects, struct err *err)
 
 int op_replay_rejects(const struct op *op, struct err *err)
 {
-	struct rejects rejects = { .op = op };
+	struct rejects rejects = { .op = op, .counted = BUF_INIT, .last_seq = INT64_MAX };
 	int r = run(&rejects, err);
 
 	rejects_fini(&rejects);

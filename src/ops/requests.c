@@ -171,14 +171,14 @@ static int forget(const struct op *op, struct err *err)
 	params_text(&params, rows_text(found, 0, FOUND_SCOPE));
 	params_text(&params, op->cli->words[1]);
 	params_text(&params, op->cli->reason);
+	params_jsonb(&params, rows_bytes(found, 0, FOUND_JSON));
 	r = db_run(op->db, QUERY_OP_REQUESTS_FORGET, &params, &rows, err);
 	if (r != 0)
 		return r;
 	if (!rows_bool(rows, 0, 0))
 		return op_nothing(op, "forget", err,
-			"a transaction uses the request at this moment, or it was deleted; look "
-			"again "
-			"with `inboxd requests show`");
+			"a transaction uses the request at this moment, or it was deleted or has "
+			"changed since the question; look again with `inboxd requests show`");
 	if (!op->cli->json)
 		(void)printf("forgotten; the next copy of the request runs again\n");
 	op_print_change(op, "forget", 1);

@@ -1,10 +1,11 @@
-"""R21 to R24: the dead topic, passwords, the log, retention."""
+"""R21 to R24: the dead topic, passwords, the log, retention. R31: what an operator confirmed."""
 
 from mutants.mutant import edit, mutant
 
 DEAD = "system/test_dead_topic.py::"
 SECURITY = "system/test_security.py::"
 RETENTION = "sql/test_retention.py::"
+CONFIRMED = "system/test_operator_replay.py::"
 
 MUTANTS = [
     # R21
@@ -138,4 +139,26 @@ MUTANTS = [
            edit("sql/functions/retain.sql", "      AND (j.instance = elect_janitor.instance\n",
                 "      AND (true OR j.instance = elect_janitor.instance\n"),
            tests=[RETENTION + "test_one_instance_runs_retention_until_it_is_gone"]),
+    # R31
+    mutant("R31", "a command changes whatever matches",
+           edit("sql/functions/pages.sql", "    SELECT counted IS NULL\n", "    SELECT true\n"),
+           tests=[CONFIRMED + "test_a_command_changes_the_rows_that_it_counted_and_no_others",
+                  CONFIRMED + "test_a_reject_that_arrives_after_the_question_stays",
+                  CONFIRMED + "test_a_replay_by_event_id_leaves_out_what_changed_since_the_question"]),
+    mutant("R31", "what was open during the count belongs to it",
+           edit("sql/parts/counted_begin.sql", "'below', pg_snapshot_xmin(s)", "'below', pg_snapshot_xmax(s)"),
+           tests=[CONFIRMED + "test_a_command_changes_the_rows_that_it_counted_and_no_others",
+                  CONFIRMED + "test_a_reject_that_arrives_after_the_question_stays"]),
+    mutant("R31", "an old number of a transaction is a later one",
+           edit("sql/functions/pages.sql", "            & 4294967295)\n", "            & 8589934591)\n"),
+           tests=["sql/test_operators.py::test_a_version_is_counted_if_its_transaction_had_ended"]),
+    mutant("R31", "a purge deletes what became old after the count",
+           edit("sql/queries/ops/op_purge.sql", "extract(epoch FROM now() - $3::text::timestamptz)", "extract(epoch FROM $3::text::timestamptz - $3::text::timestamptz)"),
+           tests=[CONFIRMED + "test_a_purge_deletes_no_message_that_was_processed_after_the_question"]),
+    mutant("R31", "a request is forgotten in any state",
+           edit("sql/functions/requests.sql", "AND (seen IS NULL OR (r.attempt,", "AND (seen IS NOT NULL OR (r.attempt,"),
+           tests=[CONFIRMED + "test_a_request_is_not_forgotten_in_a_state_that_was_not_confirmed"]),
+    mutant("R31", "the text of a count has no limit",
+           edit("src/ops/filter.c", "#define COUNTED_MOST 200000", "#define COUNTED_MOST 2000000000"),
+           tests=[CONFIRMED + "test_a_count_beside_a_long_transaction_ends_early"]),
 ]

@@ -233,7 +233,7 @@ def test_show_names_no_handler_of_a_resolved_message(db, statements):
     db.execute("SELECT inbox.resolve('s', 'a', 'booked by hand')")
     me = value(db, "SELECT session_user::text")
     assert ("message", "handler", f"none: resolved by {me}") in statements.run("op_show_facts", seq)
-    assert statements.run("op_find", "a", None, None)[0][-1].endswith(f" by {me}")
+    assert statements.run("op_find", "a", None, None, None)[0][-2].endswith(f" by {me}")
     db.execute("SELECT inbox.replay('s', 'a')")
     assert "handler" not in [name for (_, name, _) in statements.run("op_show_facts", seq)]
 

@@ -314,6 +314,37 @@ def test_nothing_else_notifies(db, connect):
     listener.close()
 
 
+def test_a_version_is_counted_if_its_transaction_had_ended(db):
+    """A version has the low 32 bits of a number. Those above the next one belong to the numbers before the last 2^32."""
+    below = int(value(db, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"))
+    for _ in range(3):
+        db.execute("SELECT pg_current_xact_id()")
+    counted = json.dumps({"below": below, "also": {str(below + 1): 1}})
+    for version, expected in ((below - 1, True), (below, False), (below + 1, True), (below + 2, False), (below + 50_000, False),
+                              (2**32 - 1, True), (below + 2**31, True)):
+        assert value(db, "SELECT inbox.is_counted(%s::text::xid, %s)", version % 2**32, counted) is expected, version
+    assert value(db, "SELECT inbox.is_counted('7', NULL)")
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_dry_run_and_its_call_in_one_transaction_are_about_the_same_messages(db, connect, changes):
+    dead(db, "a")
+    dead(db, "b")
+    with connect() as other:
+        db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        assert value(db, "SELECT inbox.replay_where(dry_run => true)") == 2
+        dead(other, "c")
+        if changes:
+            other.execute("UPDATE inbox.inbox_messages SET error = 'again' WHERE event_id = 'a'")
+            with pytest.raises(psycopg.errors.SerializationFailure):
+                db.execute("SELECT inbox.replay_where()")
+            db.execute("ROLLBACK")
+        else:
+            assert value(db, "SELECT inbox.replay_where()") == 2
+            db.execute("COMMIT")
+    assert ids(db, "dead") == (["a", "b", "c"] if changes else ["c"])
+
+
 # --- discard ----------------------------------------------------------------------------------------
 
 
@@ -816,8 +847,8 @@ def test_a_page_of_rejects_ends_after_its_bytes_and_has_one_at_least(db, stateme
     made = [reject(db, b"x" * 1000, offset) for offset in range(3)]
     db.execute("UPDATE inbox.inbox_rejects SET headers = jsonb_build_array(jsonb_build_array('h', repeat('x', 1000000)))")
     for bytes_most, count in ((1, 1), (1500000, 2), (10**9, 3)):
-        assert [row[0] for row in statements.run("op_rejects", 0, 10, bytes_most)] == made[:count]
-    assert [row[0] for row in statements.run("op_rejects", made[0], 1, 10**9)] == made[1:2]
+        assert [row[0] for row in statements.run("op_rejects", None, 0, 10**9, 10, bytes_most, False)] == made[:count]
+    assert [row[0] for row in statements.run("op_rejects", None, made[0], 10**9, 1, 10**9, False)] == made[1:2]
 
 
 def test_a_replayed_reject_becomes_a_waiting_message(db):

@@ -96,8 +96,8 @@ def test_every_statement_finds_its_index(db, full):
         expect("inbox_messages_pkey", "insert_conflicts", ["s"] * count, known[:count], ["orders"] * count,
                [0] * count, list(range(count)), [None] * count, [None] * count, ["[]"] * count,
                [b"other"] * count, [b"x"] * count, [""] * count)
-    expect("inbox_messages_pkey", "op_find", "e7", None, None)
-    expect("inbox_messages_pkey", "op_find", "e7", "s", "billing")
+    expect("inbox_messages_pkey", "op_find", "e7", None, None, None)
+    expect("inbox_messages_pkey", "op_find", "e7", "s", "billing", None)
     expect("inbox_messages_pkey", "op_show", "e7", None, None)
     expect("inbox_messages_pkey", "op_verify", "orders", 0, [1], ["s"], ["e7"], [b"d"], ["t"])
     for rows in (10, 500, 5000):

@@ -59,7 +59,7 @@ def reads():
         yield "op_list", (json.dumps({"status": "dead", **given}), 0, 51, "died DESC")
     for given in ({}, *FILTERS):
         yield "op_groups", (json.dumps({"status": "dead", **given}), 100)
-        yield "op_count", ("replay", json.dumps({"status": "dead", **given}), ["dead", "processed"], 2**31 - 1, 0, False)
+        yield "op_count", (None, "replay", json.dumps({"status": "dead", **given}), ["dead", "processed"], 2**31 - 1, 0, False)
         yield "op_replay_page", (json.dumps({"status": "dead", **given}), 0, 100, "why")
         yield "op_discard_page", (json.dumps({"status": "waiting", **given}), 0, 100, "why")
         if given:
@@ -87,7 +87,7 @@ def pages_of(db, statements):
 
     found = {}
     for name, values in reads():
-        place = 1 if name == "op_count" else 0
+        place = 2 if name == "op_count" else 0
         given = (*values[:place], in_time(values[place]), *values[place + 1:])
         found[f"{name} {values[place]} {values[-1]}"] = [statements.explain(name, *given).pages() for _ in (1, 2)][1]
     for call in WHERE:

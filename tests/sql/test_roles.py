@@ -28,7 +28,7 @@ MAY = {
     "inboxd_operator": READ,
     "inboxd_reader": READ,
 }
-LOOKS = {"try_text", "try_json", "error_shape", "look_page", "seq_before", "find_record", "check_filter", "refuse", "status", "handler_of",
+LOOKS = {"try_text", "try_json", "error_shape", "look_page", "is_counted", "seq_before", "find_record", "check_filter", "refuse", "status", "handler_of",
          "waiting_streams",
          "ordering_of", "open_claims", "lane_head", "waits_behind", "next_of_lane", "describe_key", "look_keys", "check_keys",
          "check_max_rows", "keys", "lanes_of", "wants", "consumers_of", "check_backfill", "backfill_count", "outbox_page", "check_outbox_filter", "outbox_status"}
@@ -370,7 +370,7 @@ def test_a_reader_can_read_and_change_nothing(granted, as_role):
 
 
 @pytest.mark.parametrize("name, values", [
-    ("op_status", []), ("op_find", ["a", None, None]), ("op_show", ["a", None, None]), ("op_show_facts", [1]),
+    ("op_status", []), ("op_find", ["a", None, None, '{"below": 1, "also": {}}']), ("op_show", ["a", None, None]), ("op_show_facts", [1]),
     ("op_list", ['{"status": "dead"}', 0, 10, "died DESC"]), ("op_groups", ['{"status": "dead"}', 10]),
     ("op_list_rejects", ["{}", 0, 10]), ("op_list_conflicts", ["{}", 0, 10]), ("op_watermark", ["orders", 0]),
     ("op_outbox_status", []), ("op_outbox_list", ['{"status": "any"}', 0, 10]), ("op_outbox_show", ["1"]), ("op_outbox_facts", [1]),

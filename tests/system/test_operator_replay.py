@@ -20,14 +20,22 @@ def run(sidecar, *arguments):
     return result.stdout
 
 
-def on_terminal(sidecar, arguments, answer):
-    """Exit code and output of a command on a terminal with an answer typed."""
+def on_terminal(sidecar, arguments, answer, before_answer=None):
+    """Exit code and output of a command on a terminal with an answer typed. before_answer is called when it has asked."""
     leader, follower = pty.openpty()
     with subprocess.Popen([binary(), *arguments, "-c", sidecar.config_file], env=sidecar.env, stdin=follower,
                           stdout=follower, stderr=follower) as child:
         os.close(follower)
-        os.write(leader, answer)
         seen = b""
+        try:
+            while before_answer is not None and b"[y/N]" not in seen:
+                seen += os.read(leader, 4096)
+            if before_answer is not None:
+                before_answer()
+        except BaseException:
+            child.kill()
+            raise
+        os.write(leader, answer)
         try:
             while chunk := os.read(leader, 4096):
                 seen += chunk
@@ -125,3 +133,135 @@ def test_a_plan_shows_control_characters_safely(ended, inbox):
                   " ('s', 'y', '', 't', 0, 2, NULL, now(), jsonb_build_array(jsonb_build_object('called_done_by', E'c\\x1b[1m')))")
     assert run(ended, "replay", "x", "--dry-run").startswith("dry run: replay x for a?[1m, which has been dead since 2")
     assert run(ended, "replay", "y", "--dry-run").endswith(" by c?[1m\n")
+
+
+# For each command: the table, the state in which it finds rows, another state, and a change within the state.
+LATER = "available_at = '2100-01-01', retry_count = 1"
+ASKING = {
+    "discard --topic t": ("inbox_messages", "available_at = now()", "claimed_by = 7", "retry_count = 1"),
+    "retry --topic t": ("inbox_messages", LATER, "claimed_by = 7", "error = 'again'"),
+    "replay --topic t": ("inbox_messages", "dead_at = now()", "claimed_by = 7", "error = 'again'"),
+    "replay --topic t --status processed": ("inbox_messages", "processed_at = now()", "claimed_by = 7", "replay_count = 1"),
+    "outbox replay --topic t": ("outbox", "dead_at = now()", "published_at = now()", "error = 'again'"),
+    "outbox discard --topic t --status retrying": ("outbox", LATER, "published_at = now()", "error = 'again'"),
+}
+
+
+@pytest.mark.parametrize("command", ASKING)
+def test_a_command_changes_the_rows_that_it_counted_and_no_others(start_inboxd, inbox, command):
+    """It asks about five. Before the answer one of them changes, another one leaves the state, four arrive, and a transaction
+    ends that was open: it has a row with a lower number, and brings another one into the state, in a savepoint."""
+    table, state, other, again = ASKING[command]
+    sidecar = start_inboxd()
+    numbers = iter(range(1, 100))
+
+    def insert(session, name, many):
+        for number in range(1, many + 1):
+            record = ("format, key", f"'binary', '{name}'") if table == "outbox" else ("kafka_partition, kafka_offset", f"0, {next(numbers)}")
+            session.execute(f"INSERT INTO inbox.{table} (event_id, source, topic, event_type, {record[0]})"
+                            f" VALUES ('{name}{number}', 's', 't', 't', {record[1]})")
+            change(session, f"{name}{number}", other if name == "enters" else state)
+
+    def change(session, event_id, to):
+        cleared = "" if to == again else "".join(f"{name} = NULL, " for name in ("available_at", "dead_at", "claimed_by", "processed_at", "published_at")
+                                                 if name not in to and (name in ("available_at", "dead_at") or (name == "published_at") == (table == "outbox")))
+        session.execute(f"UPDATE inbox.{table} SET {cleared}{to} WHERE event_id = %s", [event_id])
+
+    def versions():
+        return {row["event_id"]: row["version"] for row in inbox.query(f"SELECT event_id, xmin::text AS version FROM inbox.{table}")}
+
+    insert(inbox, "enters", 1)
+    with inbox.connect() as session:
+        insert(session, "lower", 1)
+        session.execute("SAVEPOINT s")
+        change(session, "enters1", state)
+        session.execute("RELEASE s")
+        insert(inbox, "counted", 5)
+        before = {}
+
+        def meanwhile():
+            change(inbox, "counted1", again)
+            change(inbox, "counted2", other)
+            insert(inbox, "later", 4)
+            session.execute("COMMIT")
+            before.update(versions())
+
+        code, seen = on_terminal(sidecar, command.split(), b"y\n", meanwhile)
+    assert code == 0 and " 5 " in seen and "2 left out: locked, or changed since they were counted" in seen, seen
+    assert {name for name, version in versions().items() if before[name] != version} == {"counted3", "counted4", "counted5"}
+
+
+def test_a_replay_by_event_id_leaves_out_what_changed_since_the_question(ended, inbox):
+    """d0 is dead when the command asks about p0. Then another operator replays d0, and it is processed."""
+    def meanwhile():
+        inbox.execute("SELECT inbox.replay((SELECT source FROM inbox.messages WHERE event_id = 'd0'), 'd0')")
+        inbox.execute("UPDATE inbox.inbox_messages SET processed_at = now(), available_at = NULL WHERE event_id = 'd0'")
+
+    code, seen = on_terminal(ended, ["replay", "p0", "d0"], b"y\n", meanwhile)
+    assert code == 6 and "p0 replayed" in seen and 'event "d0" was not replayed: another session has locked it, or it has changed' in seen, seen
+    assert inbox.message("d0")["status"] == "processed"
+
+
+def test_a_purge_deletes_no_message_that_was_processed_after_the_question(ended, inbox):
+    more = "INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, processed_at)" \
+        " SELECT 's', 'm' || i, 't', 0, i, clock_timestamp() FROM generate_series(1, 7) i"
+
+    def meanwhile():
+        inbox.execute("SELECT inbox.replay((SELECT source FROM inbox.messages WHERE event_id = 'p0'), 'p0')")
+        inbox.execute(more)
+
+    code, seen = on_terminal(ended, ["purge", "--older-than", "0s"], b"y\n", meanwhile)
+    assert code == 0 and "delete 2 processed messages" in seen and "1 deleted" in seen, seen
+    assert inbox.count("processed") == 7
+
+
+def test_a_request_is_not_forgotten_in_a_state_that_was_not_confirmed(start_inboxd, inbox):
+    sidecar = start_inboxd()
+    token = inbox.value("SELECT token FROM inbox.request_begin('a', NULL, lease => '1 h')")
+
+    def meanwhile():
+        inbox.execute("SELECT inbox.request_complete(%s, 201, 'made'::bytea)", [token])
+
+    code, seen = on_terminal(sidecar, ["requests", "forget", "a"], b"y\n", meanwhile)
+    assert code == 6 and "which is PENDING" in seen and "has changed since the question" in seen, seen
+    assert inbox.value("SELECT state FROM inbox.request_states") == "COMPLETED"
+
+
+def test_a_reject_that_arrives_after_the_question_stays(start_inboxd, inbox):
+    """Not even in place of one that no consumer wants. A transaction that was open before the question has one with a lower
+    number."""
+    sidecar = start_inboxd()
+    sidecar.stop()
+    inbox.execute("""UPDATE inbox.inbox_consumers SET types = '["good"]', listed_at = now(), memory = '1 h'""")
+
+    def reject(session, offset, event_type):
+        session.execute("INSERT INTO inbox.inbox_rejects (topic, kafka_partition, kafka_offset, headers, payload, reason)"
+                        " VALUES ('t', 0, %s, jsonb_build_array(jsonb_build_array('type', %s::text)), '{}', 'why')", [offset, event_type])
+
+    with inbox.connect() as session:
+        reject(session, 1, "good")
+        reject(inbox, 2, "bad")
+        reject(inbox, 3, "good")
+
+        def meanwhile():
+            reject(inbox, 4, "good")
+            session.execute("COMMIT")
+
+        code, seen = on_terminal(sidecar, ["replay", "--rejects"], b"y\n", meanwhile)
+    assert code == 0 and "store 2 rejects" in seen and "t/0/2 stays: no known consumer wants it" in seen, seen
+    assert [row["kafka_offset"] for row in inbox.messages()] == [3]
+    assert [row["kafka_offset"] for row in inbox.rejects()] == [1, 2, 4]
+
+
+def test_a_count_beside_a_long_transaction_ends_early(start_inboxd, inbox):
+    """Each row has a transaction of its own that began while another one was open. 20,000 are one page of the count."""
+    sidecar = start_inboxd()
+    with inbox.connect() as session:
+        session.execute("SELECT pg_current_xact_id()")
+        inbox.execute("""DO $$ BEGIN FOR i IN 1..20500 LOOP BEGIN
+            INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, dead_at) VALUES ('s', i, 't', 0, i, now());
+            EXCEPTION WHEN unique_violation THEN NULL; END; END LOOP; END $$""")
+        last = inbox.value("SELECT seq FROM inbox.inbox_messages ORDER BY seq OFFSET 19999 LIMIT 1")
+        part = sidecar.command("replay", "--topic", "t", "--yes")
+        assert part.stdout == "20000 replayed\n" and part.stderr.endswith(f"continue with --after {last}\n"), part
+        assert run(sidecar, "replay", "--topic", "t", "--after", str(last), "--yes") == "500 replayed\n"
