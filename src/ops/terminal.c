@@ -13,8 +13,10 @@
 #include "ops/op.h"
 
 #define BAR_WIDTH 40
+#define WIDEST                                                                                     \
+	80 /* a wider cell moves the rest of its line; otherwise it would fill up all lines */
 
-#define BLANKS    " \t\r\n"
+#define BLANKS " \t\r\n"
 
 /* C0, DEL, and C1 in UTF-8 (0xC2 0x80 to 0xC2 0x9F). */
 static bool is_control(const unsigned char *at, size_t length)
@@ -72,16 +74,14 @@ static size_t width_of(const struct rows *rows, const char *title, int column)
 		if (size > width)
 			width = size;
 	}
-	return width;
+	return width > WIDEST ? WIDEST : width;
 }
 
 /* The last column of a line has no padding. */
 static void pad(size_t used, size_t width, bool last)
 {
-	for (; !last && used < width + 2; used++)
-		(void)putchar(' ');
-	if (last)
-		(void)putchar('\n');
+	(void)printf(
+		"%*s", last ? 0 : (int)(used < width ? width - used + 2 : 2), last ? "\n" : "");
 }
 
 /* An inbox without names of consumers shows nothing of them. */

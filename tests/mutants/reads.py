@@ -68,4 +68,10 @@ MUTANTS = [
     mutant("E11", "a function loses its grants",
            edit("sql/after_functions.sql", "a WHERE a.grantee <> heritage.proowner LOOP\n", "a WHERE false LOOP\n"),
            tests=[ROLES + "test_grants_are_kept_when_a_function_gains_a_parameter"]),
+    mutant("E11", "JSON of any depth is formatted",
+           edit("sql/parts/formatted.sql", " AND NOT jsonb_path_exists(j.payload_json, '$.**{32}')", ""),
+           tests=["system/test_operator_reads.py::test_the_output_does_not_grow_with_the_square_of_the_input"]),
+    mutant("E11", "a wide cell widens each line",
+           edit("src/ops/terminal.c", "return width > WIDEST ? WIDEST : width;", "return width;"),
+           tests=["system/test_operator_reads.py::test_the_output_does_not_grow_with_the_square_of_the_input"]),
 ]

@@ -229,3 +229,31 @@ def test_since_is_about_the_death_of_dead_messages(deaths, inbox):
 def test_a_wrong_order_is_a_usage_error(inboxd, line, words):
     result = inboxd.command(*line.split())
     assert result.returncode == 1 and words in result.stderr, result.stderr
+
+
+# Output that stays small
+
+
+def test_the_output_does_not_grow_with_the_square_of_the_input(start_inboxd, inbox):
+    """Each level of JSON indents its lines, and the widest cell of a table each of its lines."""
+    sidecar = start_inboxd()
+    nested = "[" * 3500 + "1" + "]" * 3500
+    put = "INSERT INTO inbox.{} (event_id, source, topic, {} payload) SELECT %s || i, 's', 'elsewhere', {} %s FROM generate_series(1, %s) i"
+    message = put.format("inbox_messages", "kafka_partition, kafka_offset, available_at,", "0, i, now(),")
+    inbox.execute(message, ["x", nested.encode(), 1])
+    inbox.execute(put.format("outbox", "dead_at, event_type,", "now(), 't',"), ["y", nested.encode(), 1])
+    for shown in (run(sidecar, "show", "x1"), run(sidecar, "outbox", "show", "y1")):
+        assert f"\npayload (7001 bytes)\n{nested}\n" in shown and len(shown) < 20_000
+    inbox.execute(message.replace("0, i", "1, i"), ["e", b"{}", 300])
+    inbox.execute(message.replace("0, i", "2, i"), ["wide" * 250, b"{}", 1])
+    table = run(sidecar, "list", "--limit", "1000")
+    assert len(table.splitlines()) == 303 and len(table) < 303 * 300
+    assert re.search(r" (wide){250}1  0  +2", table), "a wide cell is printed whole, and apart from the next one"
+
+
+def test_json_of_some_levels_is_formatted(start_inboxd, inbox):
+    nested = b"[" * 31 + b"1" + b"]" * 31
+    sidecar = start_inboxd()
+    inbox.execute("INSERT INTO inbox.inbox_messages (event_id, source, topic, kafka_partition, kafka_offset, available_at, payload)"
+                  " VALUES ('x', 's', 'elsewhere', 0, 1, now(), %s)", [nested])
+    assert "\n" + " " * 31 * 4 + "1\n" in run(sidecar, "show", "x")

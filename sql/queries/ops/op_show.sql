@@ -9,9 +9,10 @@ SELECT m.source,
        concat(left(row_to_json(m)::text, -1), CASE WHEN m.available_at IS NOT NULL THEN
                   concat(',"wanted_by":', coalesce(to_json(n.wanted_by)::text, 'null'), ',"paused":' || p.paused,
                          ',"waits_for":' || to_json(w.waits_for), ',"waits_behind":' || b.waits_behind) END, '}'),
-       coalesce(jsonb_pretty(m.payload_json), m.payload_text), m.payload, m.seq,
-       m.payload_json IS NOT NULL, m.payload IS NULL AND m.payload_digest IS NOT NULL
+       coalesce(f.formatted, m.payload_text), m.payload, m.seq,
+       f.formatted IS NOT NULL, m.payload IS NULL AND m.payload_digest IS NOT NULL
 FROM inbox.messages m
+-- include: formatted
 CROSS JOIN LATERAL (
     SELECT CASE WHEN m.available_at IS NOT NULL THEN inbox.handler_of(m.topic, m.event_type, m.consumer) END AS wanted_by
     OFFSET 0) n
