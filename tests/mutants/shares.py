@@ -4,6 +4,7 @@ from mutants.mutant import edit, mutant
 
 SHARES = "system/test_shares.py::"
 QUEUES = "unit/test_handler_queues.c::"
+LEASED = "system/test_leased_requests.py::"
 GROUPS = "unit/test_handler_groups.c::"
 OF_QUEUES = "src/dispatch/order/handler_queues.c"
 
@@ -27,4 +28,21 @@ MUTANTS = [
     mutant("R31", "bytes in flight are not limited",
            edit(OF_QUEUES, "(queue->in_flight[MESSAGES] == 0 ||", "(queue->in_flight[MESSAGES] < SIZE_MAX ||"),
            tests=[QUEUES + "large_deliveries_leave_bytes_to_the_others"]),
+    mutant("R31", "a client that only pokes keeps its place",
+           edit("src/dispatch/sessions/listener.c", "|| end_silent(sessions))", "|| (sessions->most == 0 && end_silent(sessions)))"),
+           tests=[SHARES + "test_a_handler_can_connect_while_clients_that_only_poke_have_all_places"]),
+    mutant("R31", "a handler may have all connections",
+           edit("src/dispatch/sessions/hello.c", "sessions->count <= few ||", "sessions->count > 0 ||"),
+           tests=[SHARES + "test_a_handler_with_too_many_connections_leaves_places_to_others"]),
+    mutant("R31", "the smallest unfinished line ends",
+           edit("src/dispatch/sessions/listener.c", "if (all > most ||", "if ((all > 0 && (most == 0 || all < most)) ||"),
+           tests=["system/test_protocol_conformance.py::test_too_many_unfinished_lines_are_an_internal_error_and_not_a_line_over_the_limit"]),
+    mutant("R31", "the first client has all turns",
+           edit("src/dispatch/sessions/leased_queue.c",
+                "\t\t\tTAILQ_INSERT_TAIL(&leased->turns, session, leased_link);\n\t\t\treturn",
+                "\t\t\tTAILQ_INSERT_HEAD(&leased->turns, session, leased_link);\n\t\t\treturn"),
+           tests=[LEASED + "test_connections_take_turns"]),
+    mutant("R31", "one client may fill the memory for requests",
+           edit("src/dispatch/sessions/leased_requests.c", "if (leased->clients < 2 || own == 0)", "if (leased->clients < 2 || own < SIZE_MAX)"),
+           tests=[LEASED + "test_large_requests_leave_room_to_other_connections"]),
 ]

@@ -324,6 +324,36 @@ def test_the_65th_open_request_is_refused_and_the_others_are_answered(client, he
     assert begin(client, "next")["verdict"] == "started"
 
 
+def test_connections_take_turns(sidecar, open_client, held, inbox):
+    """One has 64 requests open. A request of another one is not the 65th."""
+    greedy, other = open_client(sidecar), open_client(sidecar)
+    with held():
+        send_begins(greedy, [f"k{number}" for number in range(64)])
+        eventually(lambda: waits(inbox) > 0)
+        greedy.request("poke", request_id="read")  # the sidecar has read all of them
+        send_begins(other, ["other"])
+        other.request("poke", request_id="read")
+    assert replies(other, 1)["r0"]["result"]["verdict"] == "started"
+    assert len(replies(greedy, 64)) == 64
+    begun = [row["key"] for row in inbox.query("SELECT key FROM inbox.requests ORDER BY created_at")]
+    assert begun.index("other") <= 4
+
+
+def test_large_requests_leave_room_to_other_connections(sidecar, open_client, held, inbox):
+    greedy, other = open_client(sidecar), open_client(sidecar)
+    with held():
+        for number in range(40):
+            greedy.send_line({"jsonrpc": "2.0", "id": number, "method": "request.begin",
+                              "params": {"key": f"k{number}", "lease_ms": MINUTE, "x": "x" * 2_000_000}})
+        assert "that wait are too large" in greedy.read_line()["error"]["message"]
+        for number in range(3):
+            other.send_line({"jsonrpc": "2.0", "id": number, "method": "request.begin",
+                             "params": {"key": f"other{number}", "lease_ms": MINUTE, "x": "x" * 2_000_000}})
+        other.expect_silence(0.5)
+        greedy.close()
+    assert {line["result"]["verdict"] for line in replies(other, 3).values()} == {"started"}
+
+
 def test_drain_waits_for_the_open_requests(client, held):
     with held():
         send_begins(client, ["a"])

@@ -380,7 +380,8 @@ def test_a_line_over_the_limit_is_refused_before_its_end_and_ends_the_connection
 
 
 def test_too_many_unfinished_lines_are_an_internal_error_and_not_a_line_over_the_limit(inboxd, connect):
-    """64 MiB of all connections together. No line is too long, and the client may try again."""
+    """64 MiB of all connections together. No line is too long, and the client may try again. The line that ends is of the
+    handler that has the most, not the line that came last."""
     wires = [connect(inboxd) for _ in range(3)]
     for number, each in enumerate(wires):
         each.hello(f"h{number}", subscribe=[{"topic": f"t{number}"}])
@@ -389,10 +390,12 @@ def test_too_many_unfinished_lines_are_an_internal_error_and_not_a_line_over_the
             each.send_bytes(b'{"x":"' + b"x" * (MAX_LINE - 2_000_000))
     except OSError:
         pass  # it may close while we still send
-    refused = wires[2].read_line()["error"]
+    refused = wires[0].read_line()["error"]
     assert (refused["code"], "data" in refused) == (-32603, False), refused
     assert "too many unfinished lines" in refused["message"]
-    wires[2].expect_end()
+    wires[0].expect_end()
+    wires[2].send_bytes(b'"}\n')
+    assert wires[2].read_line()["error"]["code"] == -32600
 
 
 def test_the_input_of_one_client_does_not_affect_others(wire, connect, inboxd, topic, event, inbox):

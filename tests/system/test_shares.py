@@ -1,10 +1,13 @@
 """What handlers share: memory, deliveries in flight, the workers, connections. Each has a part that the others cannot use up."""
 
+import contextlib
+
 import pytest
 
 from support.scripts import always, DONE
+from support.sidecar import binary
 from support.wait import eventually
-from support.wire import NEVER
+from support.wire import NEVER, Refused, Wire
 
 HUNG = ("a", "b", "c")
 # Shorter than the timeout of a delivery. Only a handler with a share of its own gets everything by then.
@@ -68,3 +71,46 @@ def test_the_last_consumer_gets_everything_while_all_others_hang(start_inboxd, h
     streams.produce_many(topic, records("m", 400))
     eventually(lambda: len(last.event_ids) == 400, timeout=AT_ONCE)
     assert inbox.count("processed") <= 400
+
+
+# Connections
+
+PLACES = 128  # of 256 open files, 128 are kept for other purposes
+
+
+@pytest.fixture
+def crowded(start_inboxd, monkeypatch, tmp_path):
+    """A sidecar that allows few connections."""
+    program = tmp_path / "inboxd"
+    program.write_text(f'#!/bin/sh\nulimit -n 256\nexec {binary()} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("INBOXD_BINARY", str(program))
+    return start_inboxd()
+
+
+def test_a_handler_can_connect_while_clients_that_only_poke_have_all_places(crowded, handler, produce, topic):
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(crowded.socket_path)) for _ in range(PLACES)]
+        for wire in wires:
+            wire.request("poke")
+        client = handler(crowded, always(DONE))
+        produce(topic, b"{}", headers={"id": "e"})
+        eventually(lambda: client.event_ids == ["e"])
+        wires[0].expect_end()  # the one that was silent for longest
+        assert wires[-1].request("poke") == {}
+
+
+def test_a_handler_with_too_many_connections_leaves_places_to_others(crowded, handler, produce, topic):
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(crowded.socket_path)) for _ in range(PLACES)]
+        few = PLACES - PLACES // 10
+        for wire in wires[:few]:
+            wire.hello("greedy", subscribe=[{"types": ["other"]}])
+        with pytest.raises(Refused) as refused:
+            wires[-1].hello("greedy", subscribe=[{"types": ["other"]}])
+        assert refused.value.code == -32603
+        assert "more than its share" in refused.value.message
+        wires[-1].expect_end()
+        client = handler(crowded, always(DONE))
+        produce(topic, b"{}", headers={"id": "e"})
+        eventually(lambda: client.event_ids == ["e"])

@@ -11,6 +11,7 @@
 
 #define DEFAULT_TIMEOUT_MS   30000
 #define SUBSCRIBED_MAX_BYTES 1000 /* length of the subscriptions in a log line */
+#define LAST_PART            10   /* the last tenth of the connections: see has_place() */
 
 /* "orders:order.* payments:* and 3 more". */
 static void add_subscribed(struct buf *out, const struct hello *hello)
@@ -153,6 +154,34 @@ static int64_t timeout_of(const struct session *session, const struct hello *hel
 	return rules != NULL ? rules->timeout : DEFAULT_TIMEOUT_MS;
 }
 
+/* A connection without a hello gives its place to another one when it is needed. */
+static size_t count_used(const struct sessions *sessions)
+{
+	const struct session *session;
+	size_t count = 0;
+
+	TAILQ_FOREACH (session, &sessions->list, link)
+		count += session->connection.group != NULL || session->for_requests;
+	return count;
+}
+
+/* The last tenth of the connections is for those that have less than their share: no handler can keep the others from
+ * connecting. The connections with the role "requests" count as one handler. `own`: those that it has. False: refused. */
+static bool has_place(struct session *session, const struct line *line, size_t own)
+{
+	const struct sessions *sessions = session->sessions;
+	size_t few = sessions->most - sessions->most / LAST_PART;
+
+	if (own < sessions->most / (sessions->order->queues.sharing + 2) ||
+		sessions->count <= few || count_used(sessions) < few)
+		return true;
+	refuse(session, line, PROTOCOL_INTERNAL,
+		"almost all connections are in use, and this handler has more than its share of "
+		"them: close those that it does not need, and connect again later");
+	session_close_soon(session);
+	return false;
+}
+
 /* The role "requests" (leased_requests.c). */
 static void accept_role(struct session *session, const struct line *line)
 {
@@ -167,7 +196,10 @@ static void accept_role(struct session *session, const struct line *line)
 				NULL });
 		return;
 	}
+	if (!has_place(session, line, session->sessions->leased.clients))
+		return;
 	session->for_requests = true;
+	session->sessions->leased.clients++;
 	log_info("requests_client_connected", LOG_STR("client", line->hello.client),
 		LOG_STR("client_instance", line->hello.instance),
 		LOG_STR("session", session->connection.id));
@@ -179,6 +211,7 @@ static void accept_role(struct session *session, const struct line *line)
 void hello_check(struct session *session, const struct line *line)
 {
 	struct hello hello = line->hello;
+	const struct handler_queue *queue;
 	struct err err = ERR_INIT;
 	int r;
 
@@ -207,6 +240,10 @@ void hello_check(struct session *session, const struct line *line)
 			"remove it from handlers in the configuration");
 		return;
 	}
+	queue = handler_queues_find(&session->sessions->order->queues,
+		(struct handler_id){ hello.consumer, hello.handler });
+	if (!has_place(session, line, queue == NULL ? 0 : queue->connections))
+		return;
 	hello.timeout_ms = timeout_of(session, &hello);
 	r = hello_join(session, &hello, &err);
 	if (r == 0)

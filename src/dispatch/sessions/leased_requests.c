@@ -7,8 +7,9 @@
  *	   └─ WAIT_MS are over: -32013
  *
  * Every request gets one reply, unless its connection ends. Limits: PROTOCOL_MAX_OPEN requests of a connection,
- * WAITING_MAX_BYTES of parameters of all connections, and half of the workers. A client that does not read its replies
- * gets no further ones: its requests wait, and time out.
+ * WAITING_MAX_BYTES of parameters of all connections, and half of the workers. The connections take turns, and half of the
+ * bytes are divided among them, so that no client waits for all requests of others. A client that does not read its
+ * replies gets no further ones: its requests wait, and time out.
  */
 #include <stdlib.h>
 
@@ -18,8 +19,6 @@
 
 #define WAIT_MS           10000
 #define WAITING_MAX_BYTES ((size_t)64 * 1024 * 1024)
-/* Above this, a client that does not read its replies has no request executed. */
-#define UNREAD_MAX_BYTES  ((size_t)1024 * 1024)
 
 static struct bytes bytes_in(const struct buf *buf)
 {
@@ -48,11 +47,23 @@ static struct leased_request *request_new(const struct line *line)
 	return NULL;
 }
 
+/* Half of the bytes are for all. Of the other half each connection has a share, and its first request always has a place
+ * if any is left. */
+static bool has_place(const struct session *session, size_t bytes)
+{
+	const struct leased_requests *leased = &session->sessions->leased;
+	size_t own = session->leased_waiting_bytes;
+	size_t all = leased->waiting_bytes + bytes;
+
+	if (leased->clients < 2 || own == 0)
+		return all <= WAITING_MAX_BYTES;
+	return all <= WAITING_MAX_BYTES / 2 ||
+	       own + bytes <= WAITING_MAX_BYTES / 2 / leased->clients;
+}
+
 /* Why a request is not accepted. 0: it is. */
 static int refusal_of(const struct session *session, const struct line *line, const char **why)
 {
-	const struct leased_requests *leased = &session->sessions->leased;
-
 	if (!session->for_requests) {
 		*why = "requests are for connections with the role requests: say it in the hello";
 		return PROTOCOL_HELLO_ORDER;
@@ -69,7 +80,7 @@ static int refusal_of(const struct session *session, const struct line *line, co
 		*why = "64 requests of this connection are open; wait for a reply";
 		return PROTOCOL_TOO_MANY_OPEN;
 	}
-	if (leased->waiting_bytes + line->params.length > WAITING_MAX_BYTES) {
+	if (!has_place(session, line->params.length)) {
 		*why = "the requests of all connections that wait are too large; wait for a reply";
 		return PROTOCOL_TOO_MANY_OPEN;
 	}
@@ -78,7 +89,6 @@ static int refusal_of(const struct session *session, const struct line *line, co
 
 void leased_accept(struct session *session, const struct line *line)
 {
-	struct leased_requests *leased = &session->sessions->leased;
 	struct leased_request *request;
 	const char *why = NULL;
 	int code = refusal_of(session, line, &why);
@@ -96,8 +106,7 @@ void leased_accept(struct session *session, const struct line *line)
 	request->session = session;
 	TAILQ_INSERT_TAIL(&session->leased, request, link);
 	session->leased_count++;
-	TAILQ_INSERT_TAIL(&leased->waiting, request, queue_link);
-	leased->waiting_bytes += request->job->leased.params.length;
+	leased_wait(&session->sessions->leased, request);
 	context_request_round(session->sessions->context);
 }
 
@@ -127,7 +136,7 @@ static void refuse_waiting(
 	finish(request);
 }
 
-/* The replies that have a result may be larger than what session_reply() allows. next_waiting() limits them. */
+/* The replies that have a result may be larger than what session_reply() allows. leased_next() limits them. */
 static void reply_result(struct leased_request *request, const char *result)
 {
 	struct buf *line = &request->session->sessions->line;
@@ -176,24 +185,6 @@ void leased_take(struct sessions *sessions, struct job *job)
 
 /* ------------------------------------------------------------------ jobs */
 
-/* The first request whose client reads its replies. Drops those whose connection is closing. */
-static struct leased_request *next_waiting(struct leased_requests *leased)
-{
-	struct leased_request *request;
-	struct leased_request *next;
-
-	for (request = TAILQ_FIRST(&leased->waiting); request != NULL; request = next) {
-		next = TAILQ_NEXT(request, queue_link);
-		if (!may_reply(request)) {
-			leased_stop_waiting(leased, request);
-			leased_free(request);
-		} else if (connection_unsent(&request->session->connection) < UNREAD_MAX_BYTES) {
-			return request;
-		}
-	}
-	return NULL;
-}
-
 static bool give(struct sessions *sessions)
 {
 	struct table *table = sessions->groups->table;
@@ -204,7 +195,7 @@ static bool give(struct sessions *sessions)
 
 	if (leased->under_way_count >= most || !jobs_may_give(table))
 		return false;
-	request = next_waiting(leased);
+	request = leased_next(leased);
 	if (request == NULL)
 		return false;
 	leased_stop_waiting(leased, request);
@@ -247,6 +238,7 @@ void leased_tick(struct sessions *sessions, int64_t now_ms)
 void leased_init(struct leased_requests *leased)
 {
 	TAILQ_INIT(&leased->waiting);
+	TAILQ_INIT(&leased->turns);
 	TAILQ_INIT(&leased->under_way);
 }
 

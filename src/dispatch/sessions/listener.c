@@ -134,6 +134,45 @@ static bool pause_input(struct session *session)
 	return session->paused;
 }
 
+/* The unfinished lines of all connections with the same handler, with the role "requests", or without a hello. */
+static size_t input_with(const struct session *session)
+{
+	const struct session *other;
+	size_t bytes = 0;
+
+	TAILQ_FOREACH (other, &session->sessions->list, link) {
+		if (other->connection.group == session->connection.group &&
+			other->for_requests == session->for_requests)
+			bytes += other->input_bytes;
+	}
+	return bytes;
+}
+
+/* Too many bytes are unfinished lines. Ends the largest line of the handler that has the most of them, which need not be the
+ * one that is read now. Compares all connections with each other: this happens once for at least UNREAD_MAX_BYTES. */
+static void refuse_largest(struct sessions *sessions)
+{
+	struct session *session;
+	struct session *largest = NULL;
+	size_t most = 0;
+
+	TAILQ_FOREACH (session, &sessions->list, link) {
+		size_t all = session->input_bytes > UNREAD_MAX_BYTES ? input_with(session) : 0;
+
+		if (all > most ||
+			(all > 0 && all == most && session->input_bytes > largest->input_bytes)) {
+			most = all;
+			largest = session;
+		}
+	}
+	if (largest == NULL)
+		return;
+	requests_refuse(largest, PROTOCOL_INTERNAL,
+		"too many unfinished lines on all connections together");
+	(void)evbuffer_drain(largest->input, evbuffer_get_length(largest->input));
+	session_forget_input(largest);
+}
+
 /* Executes the lines that are complete. The input of a connection that is closing is read and discarded: see
  * session_end_output(). */
 static void read_input(struct session *session)
@@ -160,9 +199,8 @@ static void read_input(struct session *session)
 		return;
 	if (left >= PROTOCOL_MAX_LINE)
 		requests_refuse(session, PROTOCOL_LINE_TOO_LONG, "line too long");
-	else if (sessions->input_bytes > INPUT_MAX_BYTES && left > UNREAD_MAX_BYTES)
-		requests_refuse(session, PROTOCOL_INTERNAL,
-			"too many unfinished lines on all connections together");
+	else if (sessions->input_bytes > INPUT_MAX_BYTES)
+		refuse_largest(sessions);
 }
 
 void sessions_resume(struct sessions *sessions)
@@ -305,6 +343,27 @@ static struct session *session_new(struct sessions *sessions, evutil_socket_t fd
 	return session;
 }
 
+/* Ends the connection without a hello that has been silent for longest, so that another one can connect. One that only
+ * pokes connects again when it has something to say. False: there is none. */
+static bool end_silent(struct sessions *sessions)
+{
+	struct session *session;
+	struct session *silent = NULL;
+
+	TAILQ_FOREACH (session, &sessions->list, link) {
+		if (session->connection.group == NULL && !session->for_requests &&
+			(silent == NULL || session->connected_ms < silent->connected_ms))
+			silent = session;
+	}
+	if (silent == NULL)
+		return false;
+	log_warn("connection_closed", LOG_STR("session", silent->connection.id),
+		LOG_STR("why", "too many connections are open, and this one has said no hello"),
+		LOG_STR("next", "another connection takes its place"));
+	session_close(silent);
+	return true;
+}
+
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
 	int length, void *arg)
 {
@@ -316,7 +375,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	(void)listener;
 	(void)address;
 	(void)length;
-	if (sessions->count < sessions->most)
+	if (sessions->count < sessions->most || end_silent(sessions))
 		session = session_new(sessions, fd);
 	if (session == NULL) {
 		log_warn("connection_refused", LOG_STR("why", "too many connections or no memory"),

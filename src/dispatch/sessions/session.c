@@ -102,6 +102,7 @@ void session_close(struct session *session)
 		TAILQ_REMOVE(&sessions->outputs, &session->connection, output_link);
 	TAILQ_REMOVE(&sessions->list, session, link);
 	sessions->count--;
+	sessions->leased.clients -= session->for_requests;
 	sessions->paused -= session->paused;
 	bufferevent_free(session->connection.bev);
 	evbuffer_free(session->input);

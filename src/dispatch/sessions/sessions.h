@@ -43,6 +43,9 @@ struct session {
 	bool for_requests;                   /* the role of its hello: it is no handler */
 	TAILQ_HEAD(, leased_request) leased; /* requests without a reply */
 	size_t leased_count;
+	size_t leased_waiting;            /* those of them that wait for a worker */
+	size_t leased_waiting_bytes;      /* of their parameters */
+	TAILQ_ENTRY(session) leased_link; /* in leased->turns while requests wait */
 };
 TAILQ_HEAD(session_list, session);
 
@@ -58,8 +61,10 @@ struct leased_request {
 
 /* The leased requests of all connections. */
 struct leased_requests {
-	TAILQ_HEAD(, leased_request) waiting; /* for a worker */
+	TAILQ_HEAD(, leased_request) waiting; /* for a worker, oldest first */
 	size_t waiting_bytes;                 /* of their parameters */
+	TAILQ_HEAD(, session) turns; /* whose requests wait; the first one has the next turn */
+	size_t clients;              /* connections with the role "requests" */
 	TAILQ_HEAD(, leased_request) under_way;
 	size_t under_way_count;
 };
@@ -144,10 +149,15 @@ void hello_refuse(struct session *session, const struct line *line, const struct
 
 /* --- leased_queue.c --- */
 
-/* Takes a request out of the queue of those that wait. */
+/* Adds a request of its session to the queue of those that wait. */
+void leased_wait(struct leased_requests *leased, struct leased_request *request);
+/* Takes it out of this queue. */
 void leased_stop_waiting(struct leased_requests *leased, struct leased_request *request);
 /* Frees a request, which is in no queue any more. */
 void leased_free(struct leased_request *request);
+/* The first request, by the turns of the connections, whose client reads its replies; the turn of its connection is over
+ * then. NULL: none. Drops the requests of connections that are closing. */
+struct leased_request *leased_next(struct leased_requests *leased);
 /* The session ends: its requests get no reply, and those that no worker has begun are dropped. */
 void leased_leave(struct session *session);
 
