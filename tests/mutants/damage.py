@@ -11,6 +11,12 @@ CLAIMS = "sql/test_store_claims.c::"
 REFUSED = "system/test_refused_rows.py::"
 
 MUTANTS = [
+    mutant("R9", "attributes of a producer are not checked",
+           edit("src/model/event/event.c", " || (has_value(value) && !cloudevent_is_valid(name, value))", ""),
+           tests=["unit/test_event.c::an_attribute_that_cloudevents_does_not_allow_stays_a_header"]),
+    mutant("R9", "attributes of an envelope are not checked",
+           edit("src/model/event/event.c", "\tif (!is_right(from)) {", "\tif (!is_right(from) && rendering == NULL) {"),
+           tests=["unit/test_event.c::an_attribute_of_an_envelope_that_cloudevents_does_not_allow_becomes_a_header"]),
     mutant("E1", "a used number counts as a bad value",
            edit("src/store/pg/pg_error_class.c", '{ "23505", PG_ERROR_OTHER }', '{ "23505", PG_ERROR_DATA }'),
            tests=[SEQUENCES + "a_used_number_creates_no_reject"]),

@@ -248,6 +248,87 @@ static void the_time_is_that_of_the_producer_or_of_kafka(void **state)
 	assert_renders_part(*state, &message, "\"time\":\"1970-01-01T00:00:00.000Z\"");
 }
 
+/* Libraries of CloudEvents refuse an event with a wrong attribute, so it stays a header. */
+static void an_attribute_that_cloudevents_does_not_allow_stays_a_header(void **state)
+{
+	static const struct {
+		const char *name;
+		const char *values[24];
+	} right[] = {
+		{ "time",
+			{ "2026-01-01T00:00:00Z", "2024-02-29T23:59:59.123456789+14:00",
+				"0001-12-31T00:00:00.0-18:00", "2000-02-29T00:00:00-00:30" } },
+		{ "dataschema", { "https://example.com/a%20b?c=d#e", "urn:x:y" } },
+		{ "datacontenttype",
+			{ "text/plain", "application/vnd.a+json; charset=\\\"utf-8\\\"", "a/b;c=d" } },
+		{ "specversion", { "1.0" } },
+		{ "other", { "any text" } },
+	}, wrong[] = {
+		{ "time",
+			{ "yesterday", "1767225600", "2026-01-01", "2026-01-01 00:00:00Z",
+				"2026-01-01t00:00:00z", "2026-01-01T00:00:00", "2026-01-01T00:00Z",
+				"2026-02-29T00:00:00Z", "1900-02-29T00:00:00Z", "2026-13-01T00:00:00Z",
+				"2026-00-01T00:00:00Z", "2026-04-31T00:00:00Z", "2026-01-00T00:00:00Z",
+				"2026-01-01T24:00:00Z", "2026-01-01T00:60:00Z", "2026-12-31T23:59:60Z",
+				"2026-01-01T00:00:00.Z", "2026-01-01T00:00:00.1234567890Z",
+				"2026-01-01T00:00:00+18:01", "2026-01-01T00:00:00+0100",
+				"0000-01-01T00:00:00Z", "2026-01-01T00:00:00Zx" } },
+		{ "dataschema", { "schema", "/a", "a b:c", "urn:", "1a:b", "a:%2", "a:%zz", "a:\xc3\xbc" } },
+		{ "datacontenttype", { "json", "/b", "a/", "a/b,c", "a b/c" } },
+		{ "specversion", { "0.3", "1", "1.0.2" } },
+	};
+	struct message message = bare();
+	char headers[128];
+	char part[160];
+
+	for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
+		for (size_t n = 0; right[i].values[n] != NULL; n++) {
+			(void)snprintf(headers, sizeof(headers), "[[\"ce_%s\",\"%s\"]]",
+				right[i].name, right[i].values[n]);
+			(void)snprintf(part, sizeof(part), "\"%s\":\"%s\"", right[i].name,
+				right[i].values[n]);
+			message.headers = bytes_of(headers);
+			assert_renders_part(*state, &message, part);
+			assert_renders_part(*state, &message, "\"headers\":[]");
+		}
+	}
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		for (size_t n = 0; wrong[i].values[n] != NULL; n++) {
+			(void)snprintf(headers, sizeof(headers), "[[\"ce_%s\",\"%s\"]]",
+				wrong[i].name, wrong[i].values[n]);
+			(void)snprintf(
+				part, sizeof(part), HEAD "," COORDS "},\"headers\":%s", headers);
+			message.headers = bytes_of(headers);
+			assert_renders_part(*state, &message, part);
+		}
+	}
+	message.headers =
+		BYTES("[[\"content-type\",\"json\"],[\"ce_datacontenttype\",\"text/c\"]]");
+	assert_renders_part(*state, &message, "\"datacontenttype\":\"text/c\"");
+	message.headers = BYTES("[[\"ce_time\",\"yesterday\"]]");
+	message.timestamp_ms = 0;
+	assert_renders_part(*state, &message, "\"time\":\"1970-01-01T00:00:00.000Z\"");
+}
+
+static void an_attribute_of_an_envelope_that_cloudevents_does_not_allow_becomes_a_header(
+	void **state)
+{
+	struct message message = bare();
+
+	message.headers = BYTES(STRUCTURED);
+	message.payload =
+		BYTES("{\"specversion\":\"0.3\",\"id\":\"A\",\"source\":\"s\",\"type\":\"t\","
+		      "\"time\":17,\"dataschema\":\"x\",\"datacontenttype\":null}");
+	assert_renders_part(*state, &message,
+		"\"event\":{\"id\":\"A\",\"source\":\"s\",\"type\":\"t\",\"specversion\":\"1."
+		"0\"," COORDS "},"
+		"\"headers\":[[\"content-type\",\"application/"
+		"cloudevents+json\"],[\"ce_specversion\",\"0.3\"],"
+		"[\"ce_time\",\"17\"],[\"ce_dataschema\",\"x\"]]");
+	message.payload = BYTES("{\"specversion\":\"1.0\",\"time\":17,");
+	assert_renders_part(*state, &message, "\"headers\":" STRUCTURED);
+}
+
 static void a_key_that_is_not_utf8_is_base64(void **state)
 {
 	struct message message = bare();
@@ -529,6 +610,8 @@ int main(void)
 		test(data_deeper_than_512_is_base64),
 		test(the_content_type_is_that_of_the_producer),
 		test(the_time_is_that_of_the_producer_or_of_kafka),
+		test(an_attribute_that_cloudevents_does_not_allow_stays_a_header),
+		test(an_attribute_of_an_envelope_that_cloudevents_does_not_allow_becomes_a_header),
 		test(a_key_that_is_not_utf8_is_base64),
 		test(the_trace_context_comes_from_either_header),
 		test(only_valid_ce_headers_become_attributes),

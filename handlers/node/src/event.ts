@@ -40,9 +40,10 @@ export class InboxEvent<Data = any> {
     return this.#members.subject ?? undefined;
   }
 
+  /** Undefined also if it is not a time that CloudEvents allows. */
   get time(): Date | undefined {
-    const text = this.#members.time;
-    return text == null ? undefined : new Date(text);
+    const time = new Date(this.#members.time ?? NaN);
+    return Number.isNaN(time.getTime()) ? undefined : time;
   }
 
   /** True if the record had no value. A JSON `null` is a value. */

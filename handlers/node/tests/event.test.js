@@ -64,6 +64,7 @@ test('what is absent is empty or undefined', () => {
   });
   assert.deepEqual([id, type, topic, partition, offset], ['', '', '', 0, '0']);
   assert.deepEqual([time, subject, key, trace], [undefined, undefined, undefined, undefined]);
+  assert.equal(new InboxEvent({ time: 'yesterday' }).time, undefined);
   assert.deepEqual(new InboxEvent({ partitionkeybase64: '/w==' }).key, Buffer.of(255));
 });
 

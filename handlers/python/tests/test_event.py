@@ -72,6 +72,11 @@ def test_times_of_rfc_3339(text, expected):
     assert parse_time(text).isoformat() == expected
 
 
+@pytest.mark.parametrize("time", ["yesterday", "2026-02-30T00:00:00Z", 17, None])
+def test_an_event_with_another_time_has_none(time):
+    assert inboxd.Event({"id": "A", "time": time}).time is None
+
+
 def test_another_time_is_an_error():
     with pytest.raises(ValueError, match="RFC 3339"):
         parse_time("yesterday")

@@ -16,6 +16,11 @@ bool cloudevent_is_content_type(struct bytes name);
  * no id of its own. */
 bool cloudevent_is_structured(struct bytes content_type);
 
+/* False: the value, a JSON string as written, breaks the rule that CloudEvents has for this attribute, and a library of
+ * CloudEvents may refuse the event. True also for attributes without a rule. Of the times of RFC 3339, those are valid that the
+ * standard library of every language reads: T and Z in capitals, at most nine decimals, no leap second. */
+bool cloudevent_is_valid(struct bytes name, struct bytes value);
+
 /* The attributes that make up the identity; absent if missing or null. */
 struct envelope {
 	struct bytes id; /* JSON strings as written */

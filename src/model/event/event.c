@@ -35,7 +35,7 @@ struct headers {
 	struct bytes content_type; /* absent = none, as the next two */
 	struct bytes traceparent;
 	struct bytes tracestate;
-	/* JSON array of the headers that stay */
+	/* JSON array of the headers that stay, without the bracket at its end */
 	struct buf rest;
 };
 
@@ -78,11 +78,18 @@ static struct bytes unquoted(struct bytes raw)
 	return (struct bytes){ (const char *)raw.data + 1, raw.length - 2 };
 }
 
+/* False for a missing value and for "". */
+static bool has_value(struct bytes raw)
+{
+	return raw.data != NULL && raw.length > 2;
+}
+
 /* --- Headers ---------------------------------------------------------------------------------------- */
 
 /*
- * A ce_NAME header becomes the attribute NAME if NAME matches [a-z0-9]+, the value is text, and inboxd does not set
- * this attribute itself. Every other header stays a header. Of a repeated ce_ header the last value counts.
+ * A ce_NAME header becomes the attribute NAME if NAME matches [a-z0-9]+, the value is text that CloudEvents allows for this
+ * attribute, and inboxd does not set it itself. Every other header stays a header. Of a repeated ce_ header the last value
+ * counts.
  */
 
 /* The header pair that is being read: ["name", value]. */
@@ -131,7 +138,7 @@ static bool take_attribute(struct headers *headers, struct bytes header, struct 
 	struct bytes name = { (const char *)header.data + 3, header.length - 3 };
 	struct attribute *attribute;
 
-	if (!is_attribute_name(name))
+	if (!is_attribute_name(name) || (has_value(value) && !cloudevent_is_valid(name, value)))
 		return false;
 	attribute = find_attribute(headers, name);
 	if (attribute == NULL) {
@@ -222,7 +229,6 @@ static int read_headers(
 		return r;
 	if (r != 0)
 		clear_headers(headers);
-	buf_add_char(&headers->rest, ']');
 	return buf_ok(&headers->rest) ? 0 : err_memory(err);
 }
 
@@ -258,12 +264,6 @@ static void add_base64(struct rendering *rendering, struct bytes name, struct by
 	buf_add_char(rendering->out, '"');
 	base64_add(rendering->out, bytes);
 	buf_add_char(rendering->out, '"');
-}
-
-/* False for a missing value and for "". */
-static bool has_value(struct bytes raw)
-{
-	return raw.data != NULL && raw.length > 2;
 }
 
 /* The value of the ce_ header of that name; absent if there is none or it is empty. */
@@ -351,7 +351,7 @@ static void add_datacontenttype(struct rendering *rendering, struct bytes name)
 {
 	struct bytes value = rendering->headers->content_type;
 
-	if (!has_value(value))
+	if (!has_value(value) || !cloudevent_is_valid(name, value))
 		value = attribute_value(rendering, name);
 	if (value.data != NULL)
 		add_raw(rendering, name, value);
@@ -447,6 +447,29 @@ static void add_member(struct rendering *rendering, enum event_member member)
 
 /* --- The event -------------------------------------------------------------------------------------- */
 
+/* An attribute of the envelope that CloudEvents does not allow becomes a header, as it would be in binary mode. */
+static void keep_as_header(struct rendering *rendering, const struct json_member *from)
+{
+	struct buf *rest = &rendering->headers->rest;
+
+	buf_add_str(rest, rest->length > 1 ? ",[\"ce_" : "[\"ce_");
+	buf_add(rest, from->name.data, from->name.length);
+	buf_add_str(rest, "\",");
+	if (from->kind == JSON_STRING)
+		buf_add(rest, from->raw.data, from->raw.length);
+	else
+		json_add_string(rest, from->raw);
+	buf_add_char(rest, ']');
+}
+
+static bool is_right(const struct json_member *from)
+{
+	static const struct bytes none = { "\"\"", 2 };
+
+	return from->kind == JSON_NULL ||
+	       cloudevent_is_valid(from->name, from->kind == JSON_STRING ? from->raw : none);
+}
+
 /* Copies a member of the envelope. Of a member that CloudEvents or inboxd defines only the first one is copied. An
  * extension that is given twice is copied twice, because its meaning is the producer's. */
 static bool copy_member(void *arg, const struct json_member *from)
@@ -461,6 +484,10 @@ static bool copy_member(void *arg, const struct json_member *from)
 	if (member == MEMBER_KAFKATOPIC || member == MEMBER_KAFKAPARTITION ||
 		member == MEMBER_KAFKAOFFSET || rendering->present[member])
 		return true;
+	if (!is_right(from)) {
+		keep_as_header(rendering, from);
+		return true;
+	}
 	if (member == MEMBER_EXTENSIONS) {
 		attribute = find_attribute(rendering->headers, from->name);
 		if (attribute != NULL)
@@ -481,6 +508,7 @@ static int copy_envelope(struct rendering *rendering, struct json_stream *stream
 	struct bytes payload = rendering->message->payload;
 	struct bytes type = rendering->headers->content_type;
 	size_t start = rendering->out->length;
+	size_t headers = rendering->headers->rest.length;
 	int r;
 
 	if (payload.data == NULL || type.data == NULL || !cloudevent_is_structured(unquoted(type)))
@@ -488,6 +516,7 @@ static int copy_envelope(struct rendering *rendering, struct json_stream *stream
 	r = json_read_members(stream, payload, copy_member, rendering, err);
 	if (r != 0) {
 		rendering->out->length = start;
+		buf_cut(&rendering->headers->rest, headers);
 		memset(rendering->present, 0, sizeof(rendering->present));
 		for (size_t i = 0; i < rendering->headers->count; i++)
 			rendering->headers->attributes[i].used = false;
@@ -573,12 +602,15 @@ int event_render(struct event_renderer *renderer, const struct message *message,
 
 	if (r == 0)
 		r = add_event(&rendering, renderer->stream, err);
+	if (r == 0 && !buf_ok(&renderer->headers.rest))
+		r = err_memory(err);
 	if (r < 0) {
 		out->length = start;
 		return r;
 	}
 	buf_add_str(out, ",\"headers\":");
 	buf_add(out, renderer->headers.rest.data, renderer->headers.rest.length);
+	buf_add_char(out, ']');
 	flatten(out, start, message->payload);
 	if (buf_ok(out))
 		return 0;

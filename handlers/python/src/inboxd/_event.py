@@ -70,8 +70,11 @@ class Event(Mapping[str, Any]):
 
     @property
     def time(self) -> datetime | None:
-        text = self._attributes.get("time")
-        return None if text is None else parse_time(text)
+        """None also if it is not a time that CloudEvents allows."""
+        try:
+            return parse_time(self._attributes["time"])
+        except (KeyError, TypeError, ValueError):
+            return None
 
     @property
     def data(self) -> Any:
