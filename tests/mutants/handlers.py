@@ -16,6 +16,16 @@ ABSENCE = "system/test_handler_absence.py::"
 
 MUTANTS = [
     # R14
+    mutant("R14", "a suspect keeps its connection while its row is locked",
+           edit("src/dispatch/table/settle/settler.c", "\t\tentry_unreserve(entry);\n\t\tentry_requeue(table->order, entry);\n\t}\n}",
+                "\t\tsettler_add_raise(table, entry);\n\t}\n}"),
+           tests=["system/test_rules.py::test_a_suspect_whose_row_is_locked_keeps_no_connection"]),
+    mutant("R14", "a suspect keeps a connection whose window is closed",
+           edit("src/dispatch/schedule/suspects.c", "\tif (window == 0)\n\t\tsuspects_release_of(schedule, connection);", "\t(void)schedule;"),
+           tests=["system/test_rules.py::test_a_suspect_leaves_a_connection_whose_window_is_closed"]),
+    mutant("R14", "suspects come before all other messages",
+           edit("src/dispatch/schedule/connection.c", "connection->group->queue.ready_count == 0 ||", "connection->group != NULL ||"),
+           tests=["system/test_rules.py::test_many_suspects_leave_half_of_the_time_to_other_messages"]),
     mutant("R14", "an open message of a lost connection is no suspect",
            edit("src/dispatch/order/retry_policy.c", "\tbegin(entry, SETTLE_WAITING, END_CRASH);\n\tentry->verdict.suspect = true;",
                 "\tbegin(entry, SETTLE_WAITING, END_CRASH);\n\tentry->verdict.suspect = false;"),

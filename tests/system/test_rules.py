@@ -1,5 +1,7 @@
 """Rules of claims, sessions and suspects that are visible in the table or on the socket."""
 
+import time
+
 import pytest
 
 from support.scripts import always, by_id, DONE
@@ -38,6 +40,54 @@ def test_a_parked_message_that_is_in_no_memory_is_found(inboxd, handler, produce
     inbox.wait_status("a", "retrying")
     inbox.execute("UPDATE inbox.inbox_messages SET available_at = 'infinity'")
     inbox.wait_processed(1, timeout=15)
+
+
+@pytest.fixture
+def waiting_suspect(inboxd, handler, streams, topic, inbox):
+    """The connection that `suspect` has reserved and waits for: it still has `busy` open. Its later answers are `done`."""
+    first = handler(inboxd, always(NEVER))
+    streams.events(topic, ["suspect"])
+    first.wait_event("suspect")
+    reserved = handler(inboxd, by_id({"busy": NEVER}, DONE))
+    first.window(0)
+    streams.events(topic, ["busy"])
+    reserved.wait_event("busy")
+    first.abort()
+    eventually(lambda: inbox.message("suspect")["delivery_count"] == 2 and inbox.message("suspect")["status"] == "claimed")
+    return reserved
+
+
+def test_a_suspect_whose_row_is_locked_keeps_no_connection(waiting_suspect, streams, topic, inbox):
+    """R14: its handler's transaction may be open again. The other messages must not wait for its end."""
+    with inbox.connect() as own, own.transaction(force_rollback=True):
+        own.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'suspect' FOR UPDATE")
+        waiting_suspect.answer(waiting_suspect.of("busy")[0], DONE)
+        streams.events(topic, [f"other-{number}" for number in range(20)])
+        inbox.wait_processed(21, timeout=15)
+        assert "suspect" not in waiting_suspect.event_ids
+    inbox.wait_status("suspect", "processed")
+
+
+def test_a_suspect_leaves_a_connection_whose_window_is_closed(waiting_suspect, inboxd, handler):
+    """R14: a handler closes its window while its service is away. Another connection of it takes the suspect."""
+    waiting_suspect.window(0)
+    handler(inboxd, always(DONE)).wait_event("suspect")
+
+
+def test_many_suspects_leave_half_of_the_time_to_other_messages(inboxd, handler, streams, topic, inbox):
+    def slow(_):
+        time.sleep(0.1)
+        return DONE
+
+    first = handler(inboxd, always(NEVER), max_in_flight=30)
+    streams.events(topic, [f"suspect-{number}" for number in range(30)])
+    first.wait_count(30)
+    first.abort()
+    second = handler(inboxd, slow, max_in_flight=30)
+    second.wait_count(1)
+    streams.events(topic, [f"new-{number}" for number in range(5)])
+    inbox.wait_processed(35)
+    assert max(second.event_ids.index(f"new-{number}") for number in range(5)) < 20
 
 
 def test_a_suspect_completed_by_its_handler_blocks_no_connection(inboxd, handler, produce, topic, inbox):

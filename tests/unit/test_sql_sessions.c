@@ -141,6 +141,8 @@ static void a_call_that_was_not_made_spends_nothing(void **state)
 		assert_int_equal(entries[i]->state, ENTRY_SETTLING);
 		assert_int_equal(entries[i]->end, END_RETURNED);
 		assert_int_equal(entries[i]->verdict.outcome, SETTLE_WAITING);
+		/* It would meet the same fault at once. */
+		assert_int_equal(entries[i]->verdict.delay_ms, 1000);
 		assert_false(entries[i]->verdict.suspect);
 	}
 }

@@ -307,8 +307,14 @@ void entry_return(struct order *order, struct entry *entry)
 
 void entry_unreserve(struct entry *entry)
 {
-	if (entry->reservation != NULL)
-		entry->reservation->entry = NULL;
+	struct reservation *reservation = entry->reservation;
+	int64_t now_ms;
+
+	if (reservation == NULL)
+		return;
+	now_ms = clock_now_ms();
+	reservation->entry = NULL;
+	reservation->next_ms = now_ms + (now_ms - reservation->since_ms);
 	entry->reservation = NULL;
 }
 

@@ -61,6 +61,9 @@ struct entry;
 /* The place on a connection that one suspect reserves. */
 struct reservation {
 	struct entry *entry; /* RESERVED, or OPEN on this connection; NULL = none */
+	int64_t since_ms;
+	/* Until then the connection serves other messages: for as long as the last suspect kept it from them. */
+	int64_t next_ms;
 };
 
 /* The delivery of an entry that is OPEN. The room schedule owns it. */

@@ -49,8 +49,12 @@ bool connection_has_room(const struct connection *connection)
 
 bool connection_can_reserve(const struct connection *connection)
 {
-	return !connection->draining && !connection->closing &&
-	       connection->reservation.entry == NULL && connection->window > 0;
+	const struct reservation *reservation = &connection->reservation;
+
+	return !connection->draining && !connection->closing && connection->window > 0 &&
+	       reservation->entry == NULL &&
+	       (connection->group->queue.ready_count == 0 ||
+		       clock_now_ms() >= reservation->next_ms);
 }
 
 static bool is_deprioritized(const struct connection *connection)

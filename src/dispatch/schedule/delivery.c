@@ -12,8 +12,9 @@
 #include "base/time/clock.h"
 #include "dispatch/schedule/ordered_batch.h"
 
-#define CACHE_LINE    ((size_t)64)
-#define MESSAGE_BYTES ((size_t)768) /* most are not larger, with all they point to */
+#define CACHE_LINE        ((size_t)64)
+#define MESSAGE_BYTES     ((size_t)768) /* most are not larger, with all they point to */
+#define NO_MEMORY_WAIT_MS 1000
 
 /* The ingest thread wrote the messages on another CPU, and a batch of them does not fit into the nearest caches. To
  * read one then costs half a microsecond. So the next message is prefetched while this one is written. A prefetch
@@ -236,14 +237,17 @@ static struct call *call_new(struct schedule *schedule, struct connection *conne
 	return call;
 }
 
-/* There was no memory for the line. Nothing was sent, so the message goes back to the table. */
+/* There was no memory for the line or the call. Nothing was sent, so the message goes back to the table. It waits there, because it
+ * would meet the same fault at once. */
 static void fail_delivery(struct schedule *schedule, struct entry *entry)
 {
 	log_error("delivery_not_written", LOG_STR("event_id", entry->message->event_id),
 		LOG_STR("why", "out of memory"),
-		LOG_STR("next", "the message goes back to waiting"));
+		LOG_STR("next", "the message goes back to waiting for a second"));
 	delivery_close(schedule, entry);
-	entry_return(schedule->order, entry);
+	retry_policy_return(entry);
+	entry->verdict.delay_ms = NO_MEMORY_WAIT_MS;
+	entry_settle(schedule->order, entry);
 }
 
 void deliveries_fail(struct schedule *schedule, struct connection *connection)

@@ -51,6 +51,8 @@ void suspects_reserve(struct schedule *schedule, struct handler_group *group);
 /* Continues with the suspects whose connection is empty: first the crash count is raised in the table, then the
  * suspect is delivered. */
 void suspects_continue(struct schedule *schedule);
+/* Sets how many deliveries may be open on the connection. 0 pauses it: its suspect is released to another connection. */
+void schedule_set_window(struct schedule *schedule, struct connection *connection, size_t window);
 /* Releases the suspect that waits for this connection to be empty. It becomes READY again. */
 void suspects_release_of(struct schedule *schedule, struct connection *connection);
 /* Releases those of one stream or, with SIZE_MAX, all. */

@@ -192,7 +192,8 @@ static void on_extend(struct session *session, const struct line *line)
 
 static void on_window(struct session *session, const struct line *line)
 {
-	session->connection.window = (size_t)line->max_in_flight;
+	schedule_set_window(
+		session->sessions->schedule, &session->connection, (size_t)line->max_in_flight);
 	reply_empty(session, line->id);
 	context_request_round(session->sessions->context);
 }

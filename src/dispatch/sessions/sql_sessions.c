@@ -134,7 +134,7 @@ static void pause_session(struct sql_session *own, const struct job *job)
 			LOG_INT("retry_in_ms", delay),
 			LOG_STR("next", "its messages go back to waiting and spend no attempt"),
 			LOG_OUTAGE(&own->outage, now_ms));
-	own->session.connection.window = 0;
+	schedule_set_window(own->session.sessions->schedule, &own->session.connection, 0);
 	own->next_ms = now_ms + delay;
 }
 

@@ -16,13 +16,15 @@
 #include "dispatch/table/settle/settle_batching.h"
 #include "dispatch/table/table.h"
 
-#define BATCH_MOST     2000
+#define BATCH_MOST      2000
 /* A transaction with so many bytes of events takes no further verdict: its statement needs a multiple of them. */
-#define EMIT_ENOUGH    ((size_t)4 * 1024 * 1024)
+#define EMIT_ENOUGH     ((size_t)4 * 1024 * 1024)
 /* After this many failed tries, each row is tried in a savepoint of its own to find the one that fails. */
-#define REFUSALS_MOST  3
+#define REFUSALS_MOST   3
 /* Pause before the next try when a handler's transaction holds the lock of the row. */
-#define LOCKED_WAIT_MS 200
+#define LOCKED_WAIT_MS  200
+/* The same for a suspect. Each of its tries needs a connection without other messages. */
+#define SUSPECT_WAIT_MS 1000
 
 void settler_init(struct settler *settler)
 {
@@ -31,18 +33,9 @@ void settler_init(struct settler *settler)
 	TAILQ_INIT(&settler->raise);
 }
 
-/* Inserts by the time of the next try, from the tail. */
 void settler_add_raise(struct table *table, struct entry *entry)
 {
-	struct entry_list *raise = &table->settler.raise;
-	struct entry *before = TAILQ_LAST(raise, entry_list);
-
-	while (before != NULL && before->settling.retry_at_ms > entry->settling.retry_at_ms)
-		before = TAILQ_PREV(before, entry_list, link);
-	if (before == NULL)
-		TAILQ_INSERT_HEAD(raise, entry, link);
-	else
-		TAILQ_INSERT_AFTER(raise, before, entry, link);
+	TAILQ_INSERT_TAIL(&table->settler.raise, entry, link);
 	entry->raising = true;
 	table->settler.raise_count++;
 	context_request_round(table->context);
@@ -171,25 +164,6 @@ static void unlock_due(struct table *table, int64_t now_ms)
 	}
 }
 
-/* Gives the suspects whose time has come. */
-static void give_raise(struct table *table, int64_t now_ms)
-{
-	struct settler *settler = &table->settler;
-	const struct entry *entry;
-	size_t due = 0;
-	size_t left;
-
-	TAILQ_FOREACH (entry, &settler->raise, link) {
-		if (entry->settling.retry_at_ms > now_ms)
-			break;
-		due++;
-	}
-	left = due;
-	if (due > 0 && may_give(table))
-		(void)give(table, JOB_RAISE, &settler->raise, &left);
-	settler->raise_count -= due - left;
-}
-
 static bool is_worth_a_transaction(struct table *table, int64_t now_ms)
 {
 	const struct order *order = table->order;
@@ -222,7 +196,8 @@ void settler_run(struct table *table, int64_t now_ms)
 	unlock_due(table, now_ms);
 	if (jobs_are_on_hold(table, now_ms))
 		return;
-	give_raise(table, now_ms);
+	if (table->settler.raise_count > 0 && may_give(table))
+		(void)give(table, JOB_RAISE, &table->settler.raise, &table->settler.raise_count);
 	give_refused(table, now_ms);
 	while (verdicts->count > 0 && may_give(table) && is_worth_a_transaction(table, now_ms)) {
 		if (!give(table, JOB_SETTLE, &verdicts->entries, &verdicts->count))
@@ -326,8 +301,9 @@ static void raised(
 	} else if (status == SETTLE_REFUSED) {
 		refused_verdicts_put_off(table, entry, &job->err);
 	} else {
-		entry->settling.retry_at_ms = clock_now_ms() + LOCKED_WAIT_MS;
-		settler_add_raise(table, entry);
+		entry->settling.retry_at_ms = clock_now_ms() + SUSPECT_WAIT_MS;
+		entry_unreserve(entry);
+		entry_requeue(table->order, entry);
 	}
 }
 

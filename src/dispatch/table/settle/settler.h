@@ -15,8 +15,7 @@ struct settler {
 	struct entry_list refused; /* PostgreSQL refuses their rows; by retry_at_ms */
 	size_t refused_count;
 	int64_t set_aside_total; /* entries whose verdicts are set aside, also those in jobs */
-	struct entry_list
-		raise; /* suspects whose crash counts must be raised before delivery, by their next try */
+	struct entry_list raise; /* suspects whose crash counts must be raised before delivery */
 	size_t raise_count;
 	size_t under_way;      /* entries in jobs that run */
 	size_t jobs;           /* jobs that run */
