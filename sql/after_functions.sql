@@ -43,6 +43,12 @@ END $$;
 
 -- Functions of earlier versions that nothing calls.
 DROP FUNCTION IF EXISTS inbox.request_token(text, text);
+DROP FUNCTION IF EXISTS inbox.retain_messages(text, interval, int);
+DROP FUNCTION IF EXISTS inbox.walk_messages(boolean, timestamptz, timestamptz, bigint, bigint, int);
+DROP FUNCTION IF EXISTS inbox.retain_dead(text, boolean, timestamptz, int);
+DROP FUNCTION IF EXISTS inbox.retain_published(interval, int);
+DROP FUNCTION IF EXISTS inbox.retain_requests(timestamptz, int);
+DROP FUNCTION IF EXISTS inbox.retain_low(regclass, text, timestamptz, int);
 
 -- Tables and views that this user created get the owner of inbox_messages, too.
 DO $$

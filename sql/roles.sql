@@ -24,7 +24,7 @@ GRANT SELECT, INSERT, UPDATE ON inbox.inbox_dead_topic TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE, DELETE ON inbox.inbox_handlers, inbox.inbox_consumers TO inboxd_sidecar;
 GRANT SELECT ON inbox.inbox_schema_version, inbox.inbox_pauses TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.inbox_messages_seq_seq TO inboxd_sidecar;
-GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int), inbox.sequences_behind(), inbox.advance_sequences()
+GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int, boolean), inbox.sequences_behind(), inbox.advance_sequences()
     TO inboxd_sidecar;
 GRANT SELECT ON inbox.messages, inbox.dead_groups, inbox.handlers, inbox.consumers TO inboxd_sidecar;
 GRANT SELECT, UPDATE, DELETE ON inbox.outbox TO inboxd_sidecar;

@@ -21,15 +21,14 @@ BEGIN
     RETURN true;
 END $$;
 
--- One window of messages after a seq. Those processed before `before` are deleted, or (payloads) lose payload and
--- headers and keep their digest. A tombstone has no payload and is not changed. Locked rows are skipped.
+-- One window of messages after a seq: those processed before `before`, which will be deleted, or (payloads) lose payload and
+-- headers and keep their digest. A tombstone has no payload and is not changed.
 -- The walk continues to the last row that was received early enough, so that hardly any earlier row is unfinished. A
 -- row with a future time (from a wrong clock) does not stop the walk.
-CREATE OR REPLACE FUNCTION inbox.walk_messages(payloads boolean, before timestamptz, early_enough timestamptz, after_seq bigint,
-    last_seq bigint, max_rows int, OUT affected bigint, OUT reached bigint, OUT more boolean)
+CREATE OR REPLACE FUNCTION inbox.walk_window(payloads boolean, before timestamptz, early_enough timestamptz, after_seq bigint,
+    last_seq bigint, max_rows int, OUT ended text[], OUT reached bigint, OUT more boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    ended bigint[];
     looked bigint;
     last_looked bigint;
 BEGIN
@@ -44,26 +43,11 @@ BEGIN
           ORDER BY m.seq LIMIT max_rows) w;
     more := looked = max_rows AND coalesce(reached = last_looked, false);
     reached := coalesce(reached, after_seq);
-    WITH free AS MATERIALIZED (
-        SELECT m.seq FROM inbox.inbox_messages m
-        WHERE m.seq = ANY (ended) AND m.processed_at <= before
-        FOR UPDATE SKIP LOCKED
-    ), dropped AS (
-        UPDATE inbox.inbox_messages m
-        SET payload = NULL, headers = '[]',
-            payload_digest = coalesce(m.payload_digest, substr(sha256(m.payload), 1, 16))
-        FROM free WHERE payloads AND m.seq = free.seq
-        RETURNING 1
-    ), gone AS (
-        DELETE FROM inbox.inbox_messages m USING free WHERE NOT payloads AND m.seq = free.seq
-        RETURNING 1
-    )
-    SELECT (SELECT count(*) FROM dropped) + (SELECT count(*) FROM gone) INTO affected;
 END $$;
 
--- One step of one of the two walks over messages. Rows that were skipped (not finished then, replayed, locked) are
+-- One step of one of the two walks over messages. Rows that were skipped (not finished then, replayed, locked, refused) are
 -- visited again from the lowest seq, a tenth of the age after the last time, at most a day after it.
-CREATE OR REPLACE FUNCTION inbox.retain_messages(what text, age interval, max_rows int, OUT affected bigint, OUT more boolean)
+CREATE OR REPLACE FUNCTION inbox.walk_both(what text, age interval, max_rows int, OUT ended text[], OUT more boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     before timestamptz := now() - age;
@@ -72,15 +56,15 @@ DECLARE
     front bigint := coalesce((walk ->> 'front')::bigint, 0);
     again bigint := coalesce((walk ->> 'again')::bigint, 0);
     rested_at timestamptz := coalesce((walk ->> 'rested_at')::timestamptz, now());
-    changed bigint;
+    skipped text[];
 BEGIN
-    SELECT w.affected, w.reached, w.more INTO affected, front, more
-    FROM inbox.walk_messages(what = 'payload', before, before - least(tenth, interval '1 hour'), front,
+    SELECT w.ended, w.reached, w.more INTO ended, front, more
+    FROM inbox.walk_window(what = 'payload', before, before - least(tenth, interval '1 hour'), front,
                              9223372036854775807, max_rows) w;
     IF NOT more AND (again > 0 OR rested_at <= now() - least(tenth, interval '1 day')) THEN
-        SELECT w.affected, w.reached, w.more INTO changed, again, more
-        FROM inbox.walk_messages(what = 'payload', before, 'infinity', again, front, max_rows) w;
-        affected := affected + changed;
+        SELECT w.ended, w.reached, w.more INTO skipped, again, more
+        FROM inbox.walk_window(what = 'payload', before, 'infinity', again, front, max_rows) w;
+        ended := ended || skipped;
         IF NOT more THEN
             again := 0;
             rested_at := now();
@@ -91,53 +75,16 @@ BEGIN
         'front', front, 'again', again, 'rested_at', rested_at));
 END $$;
 
--- One window of dead messages in the order they died. Those that died before `before` are deleted; with `produced`
--- those that were not produced to the dead topic stay. inbox_janitor remembers the last row of the window, and the
--- next window begins after it. After the last old row the walk begins again, and finds rows that were produced or
--- unlocked meanwhile.
-CREATE OR REPLACE FUNCTION inbox.retain_dead(what text, produced boolean, before timestamptz, max_rows int,
-    OUT affected bigint, OUT more boolean)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    walk jsonb := coalesce((SELECT j.walks -> what FROM inbox.inbox_janitor j), '{}');
-    last_at timestamptz := coalesce((walk ->> 'dead_at')::timestamptz, '-infinity');
-    last_seq bigint := coalesce((walk ->> 'seq')::bigint, 0);
-    ended bigint[];
-    looked bigint[];
-BEGIN
-    SELECT array_agg(w.seq) FILTER (WHERE w.heard OR NOT produced), array_agg(w.seq ORDER BY w.dead_at, w.seq),
-           max(w.dead_at)
-    INTO ended, looked, last_at
-    FROM (SELECT m.seq, m.dead_at, m.claimed_by IS NULL OR m.dead_topic_at IS NOT DISTINCT FROM m.dead_at AS heard
-          FROM inbox.inbox_messages m
-          WHERE m.dead_at <= before AND (m.dead_at, m.seq) > (last_at, last_seq)
-          ORDER BY m.dead_at, m.seq LIMIT max_rows) w;
-    more := coalesce(cardinality(looked), 0) = max_rows;
-    WITH free AS MATERIALIZED (
-        SELECT m.seq FROM inbox.inbox_messages m
-        WHERE m.seq = ANY (ended) AND m.dead_at <= before
-          AND (NOT produced OR m.claimed_by IS NULL OR m.dead_topic_at IS NOT DISTINCT FROM m.dead_at)
-        FOR UPDATE SKIP LOCKED
-    )
-    DELETE FROM inbox.inbox_messages m USING free WHERE m.seq = free.seq;
-    GET DIAGNOSTICS affected = ROW_COUNT;
-    UPDATE inbox.inbox_janitor j
-    SET walks = CASE WHEN more THEN j.walks || jsonb_build_object(what, jsonb_build_object(
-                         'dead_at', last_at, 'seq', looked[max_rows]))
-                     ELSE j.walks - what END;
-END $$;
-
 -- One window of published events in the order of seq. The walk goes on to the last event that was created early enough.
 -- At its end it begins again if it began long ago, a tenth of the age and at most a day: so it finds events that were
 -- published late.
-CREATE OR REPLACE FUNCTION inbox.retain_published(age interval, max_rows int, OUT affected bigint, OUT more boolean)
+CREATE OR REPLACE FUNCTION inbox.walk_published(age interval, max_rows int, OUT ended text[], OUT more boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     before timestamptz := now() - age;
     walk jsonb := coalesce((SELECT j.walks -> 'outbox' FROM inbox.inbox_janitor j), '{}');
     front bigint := coalesce((walk ->> 'front')::bigint, 0);
     begun_at timestamptz := coalesce((walk ->> 'begun_at')::timestamptz, now());
-    ended bigint[];
     looked bigint;
     reached bigint;
     last_looked bigint;
@@ -153,114 +100,182 @@ BEGIN
         front := 0;
         begun_at := now();
     END IF;
-    WITH free AS MATERIALIZED (
-        SELECT o.seq FROM inbox.outbox o WHERE o.seq = ANY (ended) AND o.published_at <= before FOR UPDATE SKIP LOCKED
-    )
-    DELETE FROM inbox.outbox o USING free WHERE o.seq = free.seq;
-    GET DIAGNOSTICS affected = ROW_COUNT;
     UPDATE inbox.inbox_janitor j
     SET walks = j.walks || jsonb_build_object('outbox', jsonb_build_object('front', front, 'begun_at', begun_at));
 END $$;
 
--- One batch of requests. Expired ones are deleted; a lease never ends after expires_at. Those that were completed with a lease
--- leave the index requests_leased, which their completion did not touch.
-CREATE OR REPLACE FUNCTION inbox.retain_requests(before timestamptz, max_rows int, OUT affected bigint, OUT more boolean)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- The kinds of rows. id: what names a row to PostgreSQL, and name: to people. due: the condition for the change, which is checked
+-- again under the lock of the row. walk: how walk_rows() looks at them: at and number are the order, an index has it, and `looked`
+-- is the condition of that index. age is $1.
+CREATE OR REPLACE FUNCTION inbox.retain_kind(what text, OUT from_table regclass, OUT id text, OUT name text, OUT due text,
+    OUT at text, OUT number text, OUT looked text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT k.from_table::regclass, k.id, k.name, k.due, k.at, k.number, coalesce(k.looked, 'true')
+    FROM (VALUES
+        ('payload', 'inbox.inbox_messages', 'seq', 'format(''seq %s, event %s'', t.seq, t.event_id)',
+         't.processed_at <= $1', NULL, NULL, NULL),
+        ('processed', 'inbox.inbox_messages', 'seq', 'format(''seq %s, event %s'', t.seq, t.event_id)',
+         't.processed_at <= $1', NULL, NULL, NULL),
+        ('dead', 'inbox.inbox_messages', 'seq', 'format(''seq %s, event %s'', t.seq, t.event_id)',
+         't.dead_at <= $1', 't.dead_at', 't.seq', 't.dead_at <= $1'),
+        -- those that were not produced to the dead topic stay
+        ('dead_produced', 'inbox.inbox_messages', 'seq', 'format(''seq %s, event %s'', t.seq, t.event_id)',
+         't.dead_at <= $1 AND (t.claimed_by IS NULL OR t.dead_topic_at IS NOT DISTINCT FROM t.dead_at)',
+         't.dead_at', 't.seq', 't.dead_at <= $1'),
+        ('rejects', 'inbox.inbox_rejects', 'seq', 'format(''seq %s'', t.seq)', 't.received_at <= $1', NULL, 't.seq', NULL),
+        ('conflicts', 'inbox.inbox_conflicts', 'seq', 'format(''seq %s'', t.seq)', 't.received_at <= $1', NULL, 't.seq', NULL),
+        ('audit', 'inbox.inbox_audit', 'seq', 'format(''seq %s'', t.seq)', 't.at <= $1', NULL, 't.seq', NULL),
+        ('instances', 'inbox.inbox_instances', 'id', 'format(''id %s'', t.id)', 't.rescued_at <= $1', NULL, 't.id', NULL),
+        ('outbox', 'inbox.outbox', 'seq', 'format(''seq %s, event %s'', t.seq, t.event_id)', 't.published_at <= $1',
+         NULL, NULL, NULL),
+        ('outbox_dead', 'inbox.outbox', 'seq', 'format(''seq %s, event %s'', t.seq, t.event_id)', 't.dead_at <= $1',
+         't.dead_at', 't.seq', 't.dead_at <= $1'),
+        -- a lease never ends after expires_at
+        ('requests', 'inbox.requests', 'ctid', 'format(''scope %L, key %L'', t.scope, t.key)', 't.expires_at <= $1',
+         't.expires_at', NULL, 't.expires_at <= $1'),
+        -- completed ones leave the index requests_leased, which their completion did not touch
+        ('requests_leased', 'inbox.requests', 'ctid', 'format(''scope %L, key %L'', t.scope, t.key)',
+         't.holder <> 0 AND t.completed_at IS NOT NULL', 't.expires_at', NULL, 't.holder <> 0')
+    ) AS k(what, from_table, id, name, due, at, number, looked)
+    WHERE k.what = retain_kind.what
+$$;
+
+-- One window of rows along their index. inbox_janitor remembers the last row of the window, and the next window begins behind it.
+-- So rows that must stay, are locked, or are refused do not block later ones, and a window costs the same however many there are.
+-- After the last row that is due the walk begins again.
+CREATE OR REPLACE FUNCTION inbox.walk_rows(what text, before timestamptz, max_rows int, OUT ended text[], OUT more boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_sort = off SET jit = off AS $$
 DECLARE
-    released bigint;
+    kind record;
+    walk jsonb := coalesce((SELECT j.walks -> what FROM inbox.inbox_janitor j), '{}');
+    looked bigint;
+    first_id text;
+    last_at timestamptz;
+    last_number bigint;
 BEGIN
-    DELETE FROM inbox.requests r
-    WHERE r.ctid = ANY (ARRAY(
-        SELECT e.ctid FROM inbox.requests e WHERE e.expires_at <= before
-        ORDER BY e.expires_at LIMIT max_rows
-        FOR UPDATE SKIP LOCKED));
-    GET DIAGNOSTICS affected = ROW_COUNT;
-    UPDATE inbox.requests r SET holder = 0
-    WHERE r.ctid = ANY (ARRAY(
-        SELECT c.ctid FROM inbox.requests c WHERE c.holder <> 0 AND c.completed_at IS NOT NULL
-        ORDER BY c.expires_at LIMIT max_rows
-        FOR NO KEY UPDATE SKIP LOCKED));
-    GET DIAGNOSTICS released = ROW_COUNT;
-    more := greatest(affected, released) = max_rows;
+    SELECT k.* INTO kind FROM inbox.retain_kind(what) k;
+    EXECUTE format(
+        'SELECT array_agg(w.id) FILTER (WHERE w.due), count(*), (array_agg(w.id))[1], max(w.at),'
+        '       (array_agg(w.number ORDER BY w.at, w.number))[count(*)]'
+        ' FROM (SELECT t.%1$I::text AS id, %2$s AS due, %3$s AS at, %4$s AS number FROM %5$s t'
+        '       WHERE %6$s AND %7$s ORDER BY %8$s LIMIT $4) w',
+        kind.id, kind.due, coalesce(kind.at, 'NULL::timestamptz'), coalesce(kind.number, '0'), kind.from_table, kind.looked,
+        CASE WHEN kind.at IS NULL THEN kind.number || ' > $3' WHEN kind.number IS NULL THEN kind.at || ' >= $2'
+             ELSE format('(%s, %s) > ($2, $3)', kind.at, kind.number) END,
+        concat_ws(', ', kind.at, kind.number))
+    INTO ended, looked, first_id, last_at, last_number
+    USING before, coalesce((walk ->> 'at')::timestamptz, '-infinity'), coalesce((walk ->> 'number')::bigint, -9223372036854775808), max_rows;
+    -- Without a time in the order, the first window without a row that is due is the end: the later rows are younger.
+    more := looked = max_rows AND (kind.at IS NOT NULL OR ended IS NOT NULL);
+    -- Without a number, the next window begins with the rows that have the time of the last one. If they are still there, and fill
+    -- it, the walk goes past that time.
+    IF kind.number IS NULL AND last_at = (walk ->> 'at')::timestamptz AND first_id = walk ->> 'first' THEN
+        last_at := last_at + interval '1 microsecond';
+    END IF;
+    UPDATE inbox.inbox_janitor j
+    SET walks = CASE WHEN more THEN j.walks || jsonb_build_object(what, jsonb_build_object(
+                         'at', last_at, 'number', last_number, 'first', first_id))
+                     ELSE j.walks - what END;
 END $$;
 
--- Deletes the oldest rows of a table: those with the lowest seq.
-CREATE OR REPLACE FUNCTION inbox.retain_low(from_table regclass, stamp text, before timestamptz, max_rows int) RETURNS bigint
+-- Deletes these rows, or drops payloads, as far as the rows are still due and not locked. isolate: one that PostgreSQL refuses (a
+-- foreign key or a trigger of the user) is found by halves, and left out. refused: those rows; why: the error of the first one.
+-- An error that concerns no row, such as a lock or a lack of resources, ends the batch.
+CREATE OR REPLACE FUNCTION inbox.retain_rows(what text, ids text[], before timestamptz, isolate boolean,
+    OUT affected bigint, OUT refused text[], OUT why text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    affected bigint;
+    kind record;
+    half int := cardinality(ids) / 2;
+    rest record;
 BEGIN
-    EXECUTE format(
-        'WITH low AS MATERIALIZED (SELECT t.seq, t.%2$I AS stamp FROM %1$s t ORDER BY t.seq LIMIT $2),'
-        ' old AS MATERIALIZED (SELECT t.seq FROM %1$s t'
-        '  WHERE t.seq IN (SELECT l.seq FROM low l WHERE l.stamp <= $1) FOR UPDATE SKIP LOCKED)'
-        ' DELETE FROM %1$s t USING old WHERE t.seq = old.seq', from_table, stamp) USING before, max_rows;
-    GET DIAGNOSTICS affected = ROW_COUNT;
-    RETURN affected;
+    affected := 0;
+    refused := '{}';
+    IF coalesce(cardinality(ids), 0) = 0 THEN
+        RETURN;
+    END IF;
+    SELECT k.* INTO kind FROM inbox.retain_kind(what) k;
+    BEGIN
+        EXECUTE format('%1$s WHERE t.%2$I = ANY (ARRAY(SELECT t.%2$I FROM %3$s t WHERE t.%2$I = ANY ($2::%4$s[]) AND %5$s'
+                       ' FOR UPDATE SKIP LOCKED))',
+            CASE what
+                WHEN 'payload' THEN 'UPDATE inbox.inbox_messages t SET payload = NULL, headers = ''[]'','
+                                    ' payload_digest = coalesce(t.payload_digest, substr(sha256(t.payload), 1, 16))'
+                WHEN 'requests_leased' THEN 'UPDATE inbox.requests t SET holder = 0'
+                ELSE format('DELETE FROM %s t', kind.from_table) END,
+            kind.id, kind.from_table, CASE kind.id WHEN 'ctid' THEN 'tid' ELSE 'bigint' END, kind.due)
+        USING before, ids;
+        GET DIAGNOSTICS affected = ROW_COUNT;
+        RETURN;
+    EXCEPTION WHEN OTHERS THEN
+        IF NOT isolate OR left(SQLSTATE, 2) IN ('08', '25', '40', '53', '55', '57', '58') THEN
+            RAISE;
+        END IF;
+        why := SQLERRM || ' [' || SQLSTATE || ']';
+    END;
+    IF half = 0 THEN
+        refused := ids;
+        RETURN;
+    END IF;
+    SELECT r.* INTO affected, refused, why FROM inbox.retain_rows(what, ids[:half], before, isolate) r;
+    SELECT r.* INTO rest FROM inbox.retain_rows(what, ids[half + 1:], before, isolate) r;
+    affected := affected + rest.affected;
+    refused := refused || rest.refused;
+    why := coalesce(why, rest.why);
 END $$;
 
 -- One batch of one kind: 'payload', 'processed' (messages), 'dead', 'dead_produced' (dead messages that were
 -- produced to the dead topic), 'rejects', 'conflicts', 'audit', 'instances' (rescued ones), 'outbox' (published events),
--- 'outbox_dead' (dead ones), 'requests' (expired ones). Sidecars can delete messages only with this function, and it cannot delete unfinished ones.
+-- 'outbox_dead' (dead ones), 'requests' (expired ones), 'requests_leased' (completed ones, which are not changed otherwise). Sidecars
+-- can delete messages only with this function, and it cannot delete unfinished ones.
 -- elected: false = another instance does the work. more: the next batch may follow at once.
+-- isolate: rows that PostgreSQL refuses are left out. refused: how many; refused_row, refused_why: the first one. Without it, as
+-- earlier sidecars call it, the batch fails.
 -- A walk must follow its index and stop. A bitmap scan would read all remaining rows, and a generic plan might do so,
 -- too.
-CREATE OR REPLACE FUNCTION inbox.retain(instance int, what text, age_ms bigint, max_rows int,
-    OUT elected boolean, OUT affected bigint, OUT more boolean)
+CREATE OR REPLACE FUNCTION inbox.retain(instance int, what text, age_ms bigint, max_rows int, isolate boolean DEFAULT false,
+    OUT elected boolean, OUT affected bigint, OUT more boolean, OUT refused bigint, OUT refused_row text, OUT refused_why text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 SET enable_bitmapscan = off SET plan_cache_mode = force_custom_plan SET jit = off AS $$
 DECLARE
     age interval := age_ms * interval '1 millisecond';
     before timestamptz := now() - age;
+    kind record;
+    ended text[];
+    done record;
 BEGIN
+    SELECT k.* INTO kind FROM inbox.retain_kind(what) k;
     IF coalesce(age_ms, -1) < 0 THEN
         PERFORM inbox.refuse('retain', format('age_ms is %s; it must be 0 or more', coalesce(age_ms::text, 'NULL')));
+    ELSIF kind.id IS NULL THEN
+        PERFORM inbox.refuse('retain', format('what is %s; it is no kind of rows', coalesce(quote_literal(what), 'NULL')));
     END IF;
     max_rows := inbox.check_max_rows('retain', coalesce(max_rows, 0));
     affected := 0;
     more := false;
+    refused := 0;
     elected := inbox.elect_janitor(instance);
     IF NOT elected THEN
         RETURN;
     END IF;
-    CASE coalesce(what, '')
+    CASE what
     WHEN 'payload', 'processed' THEN
-        SELECT r.affected, r.more INTO affected, more FROM inbox.retain_messages(what, age, max_rows) r;
-        RETURN;
-    WHEN 'dead', 'dead_produced' THEN
-        SELECT r.affected, r.more INTO affected, more
-        FROM inbox.retain_dead(what, what = 'dead_produced', before, max_rows) r;
-        RETURN;
-    WHEN 'rejects' THEN
-        affected := inbox.retain_low('inbox.inbox_rejects', 'received_at', before, max_rows);
-    WHEN 'conflicts' THEN
-        affected := inbox.retain_low('inbox.inbox_conflicts', 'received_at', before, max_rows);
-    WHEN 'audit' THEN
-        affected := inbox.retain_low('inbox.inbox_audit', 'at', before, max_rows);
-    WHEN 'instances' THEN
-        WITH old AS MATERIALIZED (
-            SELECT i.id FROM inbox.inbox_instances i WHERE i.rescued_at <= before
-            ORDER BY i.id LIMIT max_rows
-            FOR UPDATE SKIP LOCKED
-        )
-        DELETE FROM inbox.inbox_instances i USING old WHERE i.id = old.id;
-        GET DIAGNOSTICS affected = ROW_COUNT;
+        SELECT w.ended, w.more INTO ended, more FROM inbox.walk_both(what, age, max_rows) w;
     WHEN 'outbox' THEN
-        SELECT r.affected, r.more INTO affected, more FROM inbox.retain_published(age, max_rows) r;
-        RETURN;
-    WHEN 'outbox_dead' THEN
-        WITH old AS MATERIALIZED (
-            SELECT o.seq FROM inbox.outbox o WHERE o.dead_at <= before
-            ORDER BY o.dead_at, o.seq LIMIT max_rows
-            FOR UPDATE SKIP LOCKED
-        )
-        DELETE FROM inbox.outbox o USING old WHERE o.seq = old.seq;
-        GET DIAGNOSTICS affected = ROW_COUNT;
-    WHEN 'requests' THEN
-        SELECT r.affected, r.more INTO affected, more FROM inbox.retain_requests(before, max_rows) r;
-        RETURN;
+        SELECT w.ended, w.more INTO ended, more FROM inbox.walk_published(age, max_rows) w;
     ELSE
-        PERFORM inbox.refuse('retain', format('what is %s; it is no kind of rows', coalesce(quote_literal(what), 'NULL')));
+        SELECT w.ended, w.more INTO ended, more FROM inbox.walk_rows(what, before, max_rows) w;
     END CASE;
-    more := affected = max_rows;
+    -- A constraint of the user that is deferred would fail at COMMIT, and nobody would know the row.
+    SET CONSTRAINTS ALL IMMEDIATE;
+    SELECT r.* INTO done FROM inbox.retain_rows(what, ended, before, coalesce(isolate, false)) r;
+    affected := done.affected;
+    refused := cardinality(done.refused);
+    IF refused > 0 THEN
+        EXECUTE format('SELECT %s FROM %s t WHERE t.%I = $1::%s', kind.name, kind.from_table, kind.id,
+                       CASE kind.id WHEN 'ctid' THEN 'tid' ELSE 'bigint' END)
+        INTO refused_row USING done.refused[1];
+        refused_why := done.why;
+    END IF;
 END $$;

@@ -4,6 +4,9 @@
  * so that retention uses at most a tenth of one backend. A kind without more rows is due again
  * after a tenth of its age, within limits.
  *
+ * A kind that fails stops no other one: it has its own pause, its own size of a batch and its own line
+ * in the log. Rows that PostgreSQL refuses are left out, and the first of them is named.
+ *
  * After a reload with a shorter age, a line says how many rows it affects, and the kind is due a minute later.
  */
 #include "periodic/janitor.h"
@@ -18,7 +21,7 @@
 #include "store/periodic/retain_batch.h"
 
 #define BATCH_ROWS        1000
-#define BATCH_LEAST       10
+#define BATCH_LEAST       1
 #define LOCK_TIMEOUT_MS   1000
 #define STATEMENT_MS      10000
 #define PAUSE_TIMES       9 /* multiple of the duration of the round: a tenth of the time is work */
@@ -28,11 +31,22 @@
 #define SELDOM_MOST_MS    60000 /* for kinds with few rows */
 #define REQUESTS_IDLE_MS  10000 /* also between two counts of the requests */
 #define FAULT_LEAST_MS    1000
-#define SHORTER_PAUSE_MS  60000 /* time to take a shorter age back */
+#define COUNTS            RETAIN_KINDS /* the turn that counts requests */
+#define SHORTER_PAUSE_MS  60000        /* time to take a shorter age back */
 #define FAULT_MOST_MS     60000
 #define LOG_EVERY_MS      10000
 #define INSTANCES_KEPT_MS (24LL * 3600 * 1000)
 #define LEFTOVERS_KEPT_MS (24LL * 3600 * 1000) /* published events of an earlier retention.outbox */
+
+/* What a round does for one kind of rows. */
+struct turn {
+	int64_t *due_ms;
+	int batch_rows;
+	int64_t affected;          /* since the last log line */
+	int64_t fault_pause_ms;    /* 0: the last time succeeded */
+	struct outage_log faults;  /* in a row */
+	struct outage_log refused; /* batches with rows that were refused */
+};
 
 struct janitor {
 	struct janitor_options options;
@@ -40,9 +54,10 @@ struct janitor {
 	struct metric *purged;
 	struct metric *dropped;
 	struct metric *expired; /* requests */
-	int batch_rows;
 	struct janitor_ages *ages;
-	int64_t affected[RETAIN_KINDS]; /* since the last log line */
+	struct turn turns[RETAIN_KINDS + 1];
+	int64_t busy_us;    /* of this round */
+	int64_t soonest_ms; /* the shortest pause of a turn that failed in this round; 0: none did */
 	int64_t logged_ms;
 	int64_t count_due_ms; /* of requests */
 };
@@ -69,6 +84,7 @@ static int64_t age_of(const struct config *config, enum retain_kind kind)
 		[RETAIN_OUTBOX_DEAD] =
 			config->outbox.enabled ? config->retention.outbox_dead : CONFIG_NEVER,
 		[RETAIN_REQUESTS] = 0, /* each row has its own time of expiry */
+		[RETAIN_REQUESTS_LEASED] = 0,
 	};
 
 	return ages[kind];
@@ -86,7 +102,7 @@ static int64_t idle_ms(const struct config *config, enum retain_kind kind)
 {
 	bool is_many = kind == RETAIN_PROCESSED || kind == RETAIN_PAYLOAD;
 
-	if (kind == RETAIN_REQUESTS)
+	if (kind == RETAIN_REQUESTS || kind == RETAIN_REQUESTS_LEASED)
 		return REQUESTS_IDLE_MS;
 	return within(
 		age_of(config, kind) / 10, IDLE_LEAST_MS, is_many ? IDLE_MOST_MS : SELDOM_MOST_MS);
@@ -141,48 +157,108 @@ static int announce(struct janitor *janitor, enum retain_kind kind, struct err *
 	return 0;
 }
 
+static const char *name_of(size_t turn)
+{
+	return turn == COUNTS ? "counts" : retain_name(turn);
+}
+
+/* --- One turn ---------------------------------------------------------------------------------- */
+
+/* True when the fault concerns this turn only. The others need the connection, too. */
+static bool is_own(const struct janitor *janitor, const struct err *err)
+{
+	const enum pg_error_class class = db_error_kind(err);
+
+	return err->fault == FAULT_DATABASE && db_is_open(janitor->periodic.db) &&
+	       class != PG_ERROR_LOST && class != PG_ERROR_READ_ONLY && class != PG_ERROR_RESOURCES;
+}
+
+/* After a statement timeout the next batch has fewer rows. */
+static void turn_failed(
+	struct janitor *janitor, size_t number, int64_t took_us, const struct err *err)
+{
+	struct turn *turn = &janitor->turns[number];
+	const int64_t now_ms = clock_now_ms();
+	int64_t pause_ms = turn->fault_pause_ms * 2;
+
+	if (pause_ms < took_us * PAUSE_TIMES / 1000)
+		pause_ms = took_us * PAUSE_TIMES / 1000;
+	turn->fault_pause_ms = within(pause_ms, FAULT_LEAST_MS, FAULT_MOST_MS);
+	*turn->due_ms = now_ms + turn->fault_pause_ms;
+	if (janitor->soonest_ms == 0 || turn->fault_pause_ms < janitor->soonest_ms)
+		janitor->soonest_ms = turn->fault_pause_ms;
+	if (db_error_kind(err) == PG_ERROR_SLOW)
+		turn->batch_rows = (int)within(turn->batch_rows / 2, BATCH_LEAST, BATCH_ROWS);
+	metric_add(
+		metrics_get(janitor->options.metrics, METER_PG_ERRORS, db_error_class(err), NULL),
+		1);
+	if (outage_log_failed(&turn->faults, db_error_kind(err), now_ms))
+		log_warn("retention_failed", LOG_STR("what", name_of(number)),
+			LOG_STR("error", err->text), LOG_STR("sqlstate", err->state),
+			LOG_INT("retry_in_ms", turn->fault_pause_ms),
+			LOG_OUTAGE(&turn->faults, now_ms));
+}
+
+static void turn_succeeded(struct janitor *janitor, size_t number)
+{
+	struct turn *turn = &janitor->turns[number];
+	struct outage_log ended;
+
+	if (outage_log_ended(&turn->faults, &ended))
+		log_info("retention_back", LOG_STR("what", name_of(number)),
+			LOG_INT("failures", ended.failures),
+			LOG_OUTAGE_ENDED(&ended, clock_now_ms()));
+	turn->fault_pause_ms = 0;
+	turn->batch_rows = (int)within(turn->batch_rows * 2LL, BATCH_LEAST, BATCH_ROWS);
+}
+
+static void note_refused(
+	struct janitor *janitor, enum retain_kind kind, const struct retain_done *done)
+{
+	struct turn *turn = &janitor->turns[kind];
+
+	if (done->refused == 0)
+		return;
+	metric_add(metrics_get(janitor->options.metrics, METER_RETENTION_REFUSED, retain_name(kind),
+			   NULL),
+		done->refused);
+	if (outage_log_failed(&turn->refused, 0, clock_now_ms()))
+		log_warn("retention_refused", LOG_STR("what", retain_name(kind)),
+			LOG_INT("rows", done->refused), LOG_STR("error", done->refusal.text),
+			LOG_STR("next", "they stay, and are tried again in the next walk; find the "
+					"foreign key or trigger that refuses them"));
+}
+
 static int run_batch(struct janitor *janitor, const struct config *config, enum retain_kind kind,
 	bool *more, struct err *err)
 {
+	struct turn *turn = &janitor->turns[kind];
 	const struct retain_batch batch = {
 		.instance = janitor->options.instance,
 		.kind = kind,
 		.age_ms = age_of(config, kind),
-		.max_rows = janitor->batch_rows,
+		.max_rows = turn->batch_rows,
 	};
 	struct retain_done done;
 	int r;
 
-	if (batch.age_ms == CONFIG_NEVER || clock_now_ms() < janitor->ages->due_ms[kind])
+	if (batch.age_ms == CONFIG_NEVER || clock_now_ms() < *turn->due_ms)
 		return 0;
 	r = retain_run(janitor->periodic.db, &batch, &done, err);
 	if (r != 0)
 		return r;
-	janitor->affected[kind] += done.affected;
+	turn->affected += done.affected;
 	if (kind == RETAIN_PAYLOAD)
 		metric_add(janitor->dropped, done.affected);
 	else if (kind == RETAIN_REQUESTS)
 		metric_add(janitor->expired, done.affected);
-	else if (kind != RETAIN_INSTANCES)
+	else if (kind != RETAIN_INSTANCES && kind != RETAIN_REQUESTS_LEASED)
 		metric_add(janitor->purged, done.affected);
-	janitor->ages->due_ms[kind] = done.more ? 0 : clock_now_ms() + idle_ms(config, kind);
+	note_refused(janitor, kind, &done);
+	*turn->due_ms = done.more ? 0 : clock_now_ms() + idle_ms(config, kind);
 	*more |= done.more;
+	turn_succeeded(janitor, kind);
 	return 0;
-}
-
-/* Runs one batch of each kind that is due. `more`: a kind has more rows. */
-static int run_batches(struct janitor *janitor, bool *more, struct err *err)
-{
-	struct periodic *periodic = &janitor->periodic;
-	int r = periodic_open_db(periodic, err);
-
-	for (int kind = 0; r == 0 && kind < RETAIN_KINDS; kind++) {
-		if (janitor->ages->shorter[kind])
-			r = announce(janitor, kind, err);
-	}
-	for (int kind = 0; r == 0 && kind < RETAIN_KINDS && !periodic_is_stopping(periodic); kind++)
-		r = run_batch(janitor, periodic->known, kind, more, err);
-	return r;
 }
 
 /* The gauges of requests. Only the elected instance counts, so that a sum over all instances is right. */
@@ -217,20 +293,51 @@ static int count_requests(struct janitor *janitor, struct err *err)
 	r = retain_count_requests(janitor->periodic.db, &counts, err);
 	if (r == FAULT_DATABASE && strcmp(err->state, "42501") == 0)
 		return 0;
-	if (r == 0)
-		show_counts(janitor, &counts);
+	if (r != 0)
+		return r;
+	show_counts(janitor, &counts);
+	turn_succeeded(janitor, COUNTS);
+	return 0;
+}
+
+/* --- A round ----------------------------------------------------------------------------------- */
+
+/* Runs each turn that is due. `more`: a kind has more rows. */
+static int run_turns(struct janitor *janitor, bool *more, struct err *err)
+{
+	struct periodic *periodic = &janitor->periodic;
+	int r = periodic_open_db(periodic, err);
+
+	for (int kind = 0; r == 0 && kind < RETAIN_KINDS; kind++) {
+		if (janitor->ages->shorter[kind])
+			r = announce(janitor, kind, err);
+	}
+	for (size_t turn = 0; r == 0 && turn <= COUNTS && !periodic_is_stopping(periodic); turn++) {
+		const int64_t began_us = clock_now_us();
+
+		r = turn == COUNTS ? count_requests(janitor, err)
+				   : run_batch(janitor, periodic->known, turn, more, err);
+		if (r < 0 && is_own(janitor, err) && !periodic_is_stopping(periodic)) {
+			turn_failed(janitor, turn, clock_now_us() - began_us, err);
+			r = 0;
+		} else {
+			janitor->busy_us += clock_now_us() - began_us;
+		}
+	}
 	return r;
 }
 
 /* Writes at most one line per interval; its numbers include everything since the last line. */
 static void log_done(struct janitor *janitor)
 {
-	const int64_t *done = janitor->affected;
+	int64_t done[RETAIN_KINDS];
 	int64_t now_ms = clock_now_ms();
 	int64_t all = 0;
 
-	for (int kind = 0; kind < RETAIN_KINDS; kind++)
+	for (int kind = 0; kind < RETAIN_KINDS; kind++) {
+		done[kind] = janitor->turns[kind].affected;
 		all += done[kind];
+	}
 	if (all == 0 || (janitor->logged_ms != 0 && now_ms < janitor->logged_ms + LOG_EVERY_MS))
 		return;
 	log_info("retention_done", LOG_INT("payloads_dropped", done[RETAIN_PAYLOAD]),
@@ -243,20 +350,16 @@ static void log_done(struct janitor *janitor)
 		LOG_INT("events_deleted", done[RETAIN_OUTBOX] + done[RETAIN_OUTBOX_DEAD]),
 		LOG_INT("requests_deleted", done[RETAIN_REQUESTS]));
 	for (int kind = 0; kind < RETAIN_KINDS; kind++)
-		janitor->affected[kind] = 0;
+		janitor->turns[kind].affected = 0;
 	janitor->logged_ms = now_ms;
 }
 
-/* After a statement timeout the next batch has fewer rows. */
 static void failed(
 	void *arg, const struct err *err, int64_t retry_ms, const struct outage_log *line)
 {
-	struct janitor *janitor = arg;
-
-	if (db_error_kind(err) == PG_ERROR_SLOW)
-		janitor->batch_rows = (int)within(janitor->batch_rows / 2, BATCH_LEAST, BATCH_ROWS);
+	(void)arg;
 	if (line != NULL)
-		log_warn("retention_failed", LOG_STR("error", err->text),
+		log_warn("retention_failed", LOG_STR("what", "all"), LOG_STR("error", err->text),
 			LOG_STR("sqlstate", err->state), LOG_INT("retry_in_ms", retry_ms),
 			LOG_OUTAGE(line, clock_now_ms()));
 }
@@ -265,7 +368,8 @@ static void recovered(void *arg, const struct outage_log *line)
 {
 	(void)arg;
 	if (line != NULL)
-		log_info("retention_back", LOG_INT("failures", line->failures),
+		log_info("retention_back", LOG_STR("what", "all"),
+			LOG_INT("failures", line->failures),
 			LOG_OUTAGE_ENDED(line, clock_now_ms()));
 }
 
@@ -291,23 +395,24 @@ static void configured(void *arg, const struct config *config)
 static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 {
 	struct janitor *janitor = arg;
-	int64_t began_us = clock_now_us();
 	bool more = false;
-	int r = run_batches(janitor, &more, err);
+	int r;
 
-	if (r == 0 && !periodic_is_stopping(&janitor->periodic))
-		r = count_requests(janitor, err);
-	else if (r == RETAIN_ANOTHERS)
+	janitor->busy_us = 0;
+	janitor->soonest_ms = 0;
+	r = run_turns(janitor, &more, err);
+	if (r == RETAIN_ANOTHERS)
 		show_counts(janitor, NULL);
 	log_done(janitor);
 	if (r < 0)
 		return r;
-	janitor->batch_rows = (int)within(janitor->batch_rows * 2LL, BATCH_LEAST, BATCH_ROWS);
 	if (r == RETAIN_ANOTHERS || !more)
 		*pause_ms = shortest_idle_ms(janitor->periodic.known);
 	else
-		*pause_ms = within((clock_now_us() - began_us) * PAUSE_TIMES / 1000, PAUSE_LEAST_MS,
-			FAULT_MOST_MS);
+		*pause_ms = within(
+			janitor->busy_us * PAUSE_TIMES / 1000, PAUSE_LEAST_MS, FAULT_MOST_MS);
+	if (janitor->soonest_ms != 0 && janitor->soonest_ms < *pause_ms)
+		*pause_ms = janitor->soonest_ms;
 	return 0;
 }
 
@@ -334,7 +439,11 @@ int janitor_new(struct janitor **out, const struct janitor_options *options, str
 		return err_memory(err);
 	janitor->options = *options;
 	janitor->ages = options->ages;
-	janitor->batch_rows = BATCH_ROWS;
+	for (size_t turn = 0; turn <= COUNTS; turn++) {
+		janitor->turns[turn].batch_rows = BATCH_ROWS;
+		janitor->turns[turn].due_ms =
+			turn == COUNTS ? &janitor->count_due_ms : &janitor->ages->due_ms[turn];
+	}
 	janitor->purged = metrics_get(options->metrics, METER_PURGED, NULL, NULL);
 	janitor->dropped = metrics_get(options->metrics, METER_PAYLOADS_DROPPED, NULL, NULL);
 	janitor->expired = metrics_get(options->metrics, METER_REQUESTS_EXPIRED, NULL, NULL);

@@ -106,6 +106,8 @@ const struct metric_family meters[METER_COUNT] = {
 		"operation"),
 	[METER_PURGED] =
 		COUNTER("inboxd_purged_total", "Rows deleted because their retention was over."),
+	[METER_RETENTION_REFUSED] = COUNTER("inboxd_retention_refused_total",
+		"Rows that PostgreSQL refused to delete, counted each time.", "what"),
 	[METER_PAYLOADS_DROPPED] = COUNTER("inboxd_payloads_dropped_total",
 		"Processed messages whose payload and headers were dropped by retention."),
 	[METER_DEAD_TOPIC_WAITING] = GAUGE("inboxd_dead_topic_waiting",

@@ -651,7 +651,7 @@ def test_the_janitor_takes_completed_leases_out_of_their_index(db):
     for n in range(3):
         complete(db, begin(db, f"done{n}", lease="1 minute").token)
     begin(db, "running", lease="1 minute")
-    retain(db, "requests", 0)
+    retain(db, "requests_leased", 0)
     assert db.execute("SELECT key FROM inbox.requests WHERE holder <> 0").fetchall() == [("running",)]
     assert begin(db, "done1").verdict == "replay"
 

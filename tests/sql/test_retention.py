@@ -13,7 +13,8 @@ DONE_LONG_AGO = {**LONG_AGO, "processed_at": "2020-01-01"}
 
 def retain(db, what, age_ms=DAY, max_rows=1000, instance=1):
     """(elected, affected, more)"""
-    return db.execute("SELECT * FROM inbox.retain(%s, %s, %s, %s)", [instance, what, age_ms, max_rows]).fetchone()
+    return db.execute("SELECT elected, affected, more FROM inbox.retain(%s, %s, %s, %s, true)",
+                      [instance, what, age_ms, max_rows]).fetchone()
 
 
 def all_of(db, what, age_ms=DAY, max_rows=1000):
@@ -213,6 +214,98 @@ def test_a_replayed_row_is_kept(db):
 
 def make_instance(db, number):
     db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (%s, 'other', 1)", [number])
+
+
+WHATS = ["payload", "processed", "dead", "rejects", "conflicts", "audit", "instances", "outbox", "outbox_dead", "requests",
+         "requests_leased"]
+
+
+def fill(db, what, count):
+    """Rows of this kind that are due; returns their table."""
+    columns, values = {
+        "rejects": ("topic, kafka_partition, kafka_offset, reason, received_at", "'t', 0, n, 'r', '2020-01-01'"),
+        "conflicts": ("source, event_id, topic, kafka_partition, kafka_offset, received_at", "'s', 'e', 't', 0, n, '2020-01-01'"),
+        "audit": ("at, action", "'2020-01-01', 'x'"),
+        "instances": ("id, name, low_seq, fenced_at, rescued_at", "n - 100, 'x', 1, '2020-01-01', '2020-01-01'"),
+        "outbox": ("topic, event_type, created_at, published_at", "'t', 'e', '2020-01-01', '2020-01-01'"),
+        "outbox_dead": ("topic, event_type, created_at, dead_at", "'t', 'e', '2020-01-01', '2020-01-01'"),
+        "requests": ("scope, key, holder, completed_at, expires_at", "'', 'k' || n, 0, '2020-01-01', '2020-01-02'::timestamptz + n * interval '1 s'"),
+        "requests_leased": ("scope, key, holder, completed_at, expires_at", "'', 'k' || n, n, '2020-01-01', '2100-01-02'::timestamptz + n * interval '1 s'"),
+    }.get(what, ("source, event_id, topic, kafka_partition, kafka_offset, payload, received_at, "
+                 + ("dead_at" if what == "dead" else "processed_at"), "'s', 'e' || n, 't', 0, n, '{}', '2020-01-01', '2020-01-01'"))
+    table = "inbox." + {"rejects": "inbox_rejects", "conflicts": "inbox_conflicts", "audit": "inbox_audit",
+                        "instances": "inbox_instances", "outbox": "outbox", "outbox_dead": "outbox", "requests": "requests",
+                        "requests_leased": "requests"}.get(what, "inbox_messages")
+    db.execute(f"INSERT INTO {table} ({columns}) SELECT {values} FROM generate_series(1, {count}) n")
+    return table
+
+
+def refuse_some(db, table, condition):
+    db.execute("CREATE FUNCTION inbox.no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$")
+    db.execute(f"CREATE TRIGGER no BEFORE UPDATE OR DELETE ON {table} FOR EACH ROW WHEN ({condition})"
+               " EXECUTE FUNCTION inbox.no()")
+
+
+@pytest.mark.parametrize("what", WHATS)
+def test_a_row_that_is_refused_is_named_and_does_not_keep_the_others(db, what):
+    table = fill(db, what, 20)
+    number = {"instances": "OLD.id + 100", "requests": "substr(OLD.key, 2)::int", "requests_leased": "substr(OLD.key, 2)::int"}
+    low = value(db, f"SELECT min(seq) FROM {table}") if what not in number else 1
+    refuse_some(db, table, f"{number.get(what, f'OLD.seq - {low - 1}')} IN (3, 4, 12)")
+    found = db.execute("SELECT * FROM inbox.retain(1, %s, %s, 8, true)", [what, DAY]).fetchone()
+    assert found[:4] == (True, 6, True, 2)
+    assert found[4].split(",")[0].split(" ")[0] in ("seq", "id", "scope") and found[5] == "not this one [P0001]"
+    assert [retain(db, what, max_rows=8) for _ in range(2)] == [(True, 7, True), (True, 4, False)]
+    db.execute(f"DROP TRIGGER no ON {table}")
+    if what in ("payload", "processed"):
+        look_again(db)
+    elif what == "outbox":
+        db.execute("UPDATE inbox.inbox_janitor SET walks = walks - 'outbox'")
+    assert all_of(db, what) == 3
+
+
+def test_without_isolation_a_refused_row_fails_the_batch(db):
+    """So calls an earlier sidecar, which does not read what was refused."""
+    refuse_some(db, fill(db, "processed", 3), "OLD.event_id = 'e2'")
+    with pytest.raises(psycopg.errors.RaiseException, match="not this one"):
+        db.execute("SELECT elected, affected, more FROM inbox.retain(1, 'processed', %s, 10)", [DAY])
+
+
+@pytest.mark.parametrize("deferred", ["", "DEFERRABLE INITIALLY DEFERRED"])
+def test_a_row_that_a_table_of_the_user_refers_to_stays_alone(db, deferred):
+    fill(db, "processed", 20)
+    db.execute("CREATE TABLE inbox.their_orders (event_id text, source text, consumer text, FOREIGN KEY (event_id, source, consumer)"
+               f" REFERENCES inbox.inbox_messages (event_id, source, consumer) {deferred})")
+    db.execute("INSERT INTO inbox.their_orders VALUES ('e7', 's', '')")
+    elected, affected, more, refused, row, why = db.execute("SELECT * FROM inbox.retain(1, 'processed', %s, 100, true)", [DAY]).fetchone()
+    assert (elected, affected, more, refused) == (True, 19, False, 1)
+    assert row.endswith("event e7") and why.endswith("[23503]")
+    assert left(db) == {"e7"}
+
+
+def test_a_locked_row_of_the_user_ends_the_batch(db, connect):
+    """Nobody knows whether it would be refused; and each try would wait for the lock."""
+    fill(db, "processed", 3)
+    db.execute("CREATE TABLE inbox.their_orders (event_id text, source text, consumer text, FOREIGN KEY (event_id, source, consumer)"
+               " REFERENCES inbox.inbox_messages (event_id, source, consumer) ON DELETE CASCADE)")
+    db.execute("INSERT INTO inbox.their_orders VALUES ('e2', 's', '')")
+    other = connect()
+    with other.transaction():
+        other.execute("SELECT FROM inbox.their_orders FOR UPDATE")
+        db.execute("SET lock_timeout = '10ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            retain(db, "processed")
+    assert retain(db, "processed") == (True, 3, False)
+
+
+def test_the_walk_over_leased_requests_looks_at_a_bounded_number_of_rows(db):
+    """Also if all of them expire at the same time."""
+    db.execute("INSERT INTO inbox.requests (scope, key, holder, locked_until, expires_at)"
+               " SELECT '', 'p' || n, n, '2100-01-01', '2100-01-02' FROM generate_series(1, 25) n")
+    db.execute("INSERT INTO inbox.requests (scope, key, holder, completed_at, expires_at)"
+               " SELECT '', 'd' || n, n, now(), '2100-01-03' FROM generate_series(1, 25) n")
+    found = [retain(db, "requests_leased", 0, 10) for _ in range(7)]
+    assert [affected for _, affected, _ in found] == [0, 0, 10, 10, 5, 0, 0]
 
 
 def test_one_instance_runs_retention_until_it_is_gone(db):

@@ -144,7 +144,7 @@ def test_objects_keep_their_owner_when_a_superuser_migrates(owner):
     db.execute("SET ROLE before_owner")
     migrate(db)
     db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) VALUES (1, 'me', 1)")
-    later = ("inbox.retain_dead", "inbox.warn_of_rest", "inbox.look_page", "inbox.replay_seqs")
+    later = ("inbox.walk_rows", "inbox.warn_of_rest", "inbox.look_page", "inbox.replay_seqs")
     for name in later:
         db.execute(f"DROP FUNCTION {name}")
     db.execute("DROP VIEW inbox.dead_groups")

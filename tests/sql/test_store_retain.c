@@ -102,7 +102,8 @@ static void every_kind_deletes_its_own_rows(void **state)
 		       " ('t', 'e', '2020-01-01', '2020-01-01', NULL), ('t', 'e', '2020-01-01', "
 		       "NULL, '2020-01-01')");
 	run_sql(world, "INSERT INTO inbox.requests (scope, key, holder, completed_at, expires_at) "
-		       "VALUES ('', 'k', 0, '2020-01-01', '2020-01-02')");
+		       "VALUES ('', 'k', 0, '2020-01-01', '2020-01-02'),"
+		       " ('', 'l', 7, '2020-01-01', '2100-01-02')");
 	/* It was not produced to the dead topic: one kind keeps it and the other deletes it. */
 	assert_int_equal(retain(world, RETAIN_DEAD_PRODUCED, 10).affected, 0);
 	assert_int_equal(retain(world, RETAIN_DEAD, 10).affected, 1);

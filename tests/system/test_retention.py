@@ -194,6 +194,39 @@ def test_a_blocked_janitor_delays_no_message_and_no_stop(start_inboxd, handler, 
     eventually(lambda: janitor(inbox) == sidecar.status()["instance"])
 
 
+def test_a_row_that_the_service_refers_to_keeps_no_other_row(start_inboxd, handler, streams, topic, inbox):
+    sidecar = start_inboxd(retention(processed="1s"))
+    handler(sidecar, always(DONE))
+    inbox.execute("""CREATE TABLE public.orders (event_id text, source text, consumer text, FOREIGN KEY (event_id, source, consumer)
+                         REFERENCES inbox.inbox_messages (event_id, source, consumer));
+                     CREATE FUNCTION public.refer() RETURNS trigger LANGUAGE plpgsql AS
+                     $$ BEGIN INSERT INTO public.orders VALUES (NEW.event_id, NEW.source, NEW.consumer); RETURN NULL; END $$;
+                     GRANT INSERT ON public.orders TO PUBLIC;
+                     CREATE TRIGGER refer AFTER INSERT ON inbox.inbox_messages FOR EACH ROW
+                         WHEN (NEW.event_id = 'e7') EXECUTE FUNCTION public.refer();
+                     INSERT INTO inbox.requests (scope, key, holder, completed_at, expires_at)
+                         VALUES ('', 'k', 0, now() - interval '2 days', now() - interval '1 day')""")
+    streams.events(topic, [f"e{n}" for n in range(20)])
+    eventually(lambda: sidecar.metric("inboxd_purged_total") == 19)
+    eventually(lambda: inbox.value("SELECT count(*) FROM inbox.requests") == 0)
+    assert [message["event_id"] for message in inbox.messages()] == ["e7"]
+    assert sidecar.metric("inboxd_retention_refused_total", what="processed") >= 1
+    said = [line for line in sidecar.stderr.splitlines() if "retention_refused" in line]
+    assert len(said) == 1 and "event e7" in said[0] and "23503" in said[0]
+    assert "retention_failed" not in sidecar.stderr
+
+
+def test_a_kind_that_fails_stops_no_other(start_inboxd, inbox):
+    with inbox.connect() as other:
+        sidecar = start_inboxd(retention(audit="1s"))
+        other.execute("LOCK TABLE inbox.inbox_audit IN ACCESS EXCLUSIVE MODE")
+        eventually(lambda: "retention_failed" in sidecar.stderr)
+        inbox.execute("""INSERT INTO inbox.requests (scope, key, holder, completed_at, expires_at)
+                         VALUES ('', 'k', 0, now() - interval '2 days', now() - interval '1 day')""")
+        eventually(lambda: inbox.value("SELECT count(*) FROM inbox.requests") == 0)
+        assert "what=audit" in next(line for line in sidecar.stderr.splitlines() if "retention_failed" in line)
+
+
 def test_the_end_of_a_fault_is_logged_also_after_a_reload(start_inboxd, inbox):
     sidecar = start_inboxd(retention(audit="1s"))
     with inbox.connect() as other:

@@ -455,6 +455,7 @@ static void the_meters_are_the_documented_ones(void **state)
 		"inboxd_pg_reconnects_total 0\n",
 		"inboxd_rows_set_aside{operation=\"a\"} 0\n",
 		"inboxd_purged_total 0\n",
+		"inboxd_retention_refused_total{what=\"a\"} 0\n",
 		"inboxd_payloads_dropped_total 0\n",
 		"inboxd_dead_topic_waiting 0\n",
 		"inboxd_dead_topic_produced_total 0\n",

@@ -35,7 +35,7 @@ FROM (VALUES (pg_get_serial_sequence('inbox.inbox_messages', 'seq')),
 WHERE NOT has_sequence_privilege(q.thing, 'SELECT')
 UNION ALL
 SELECT 'FUNCTION ' || f.name::text, 'EXECUTE', 'inboxd_sidecar'
-FROM (VALUES ('inbox.retain(int, text, bigint, int)'::regprocedure), ('inbox.sequences_behind()'),
+FROM (VALUES ('inbox.retain(int, text, bigint, int, boolean)'::regprocedure), ('inbox.sequences_behind()'),
              ('inbox.advance_sequences()'), ('inbox.emit_caused(bigint, text, text, text, int, jsonb, jsonb)')) AS f(name)
 WHERE NOT has_function_privilege(f.name, 'EXECUTE')
 UNION ALL

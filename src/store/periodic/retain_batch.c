@@ -20,6 +20,7 @@ static const char *const names[RETAIN_KINDS] = {
 	[RETAIN_OUTBOX] = "outbox",
 	[RETAIN_OUTBOX_DEAD] = "outbox_dead",
 	[RETAIN_REQUESTS] = "requests",
+	[RETAIN_REQUESTS_LEASED] = "requests_leased",
 };
 
 const char *retain_name(enum retain_kind kind)
@@ -46,6 +47,11 @@ int retain_run(
 		return RETAIN_ANOTHERS;
 	out->affected = rows_int(rows, 0, 1);
 	out->more = rows_bool(rows, 0, 2);
+	out->refused = rows_int(rows, 0, 3);
+	if (out->refused > 0)
+		(void)err_set(&out->refusal, FAULT_DATABASE, "%s: %s",
+			rows_is_null(rows, 0, 4) ? "a row" : rows_text(rows, 0, 4),
+			rows_text(rows, 0, 5));
 	return 0;
 }
 

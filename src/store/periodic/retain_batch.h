@@ -20,7 +20,8 @@ enum retain_kind {
 	RETAIN_INSTANCES, /* rescued instances */
 	RETAIN_OUTBOX,    /* published events */
 	RETAIN_OUTBOX_DEAD,
-	RETAIN_REQUESTS, /* expired ones; the age is 0 */
+	RETAIN_REQUESTS,        /* expired ones; the age is 0 */
+	RETAIN_REQUESTS_LEASED, /* leave the index of leased ones; the age is 0 */
 	RETAIN_KINDS
 };
 
@@ -35,7 +36,9 @@ struct retain_batch {
 };
 struct retain_done {
 	int64_t affected;
-	bool more; /* more rows are due; the next batch may follow at once */
+	bool more;          /* more rows are due; the next batch may follow at once */
+	int64_t refused;    /* rows that PostgreSQL refuses; they are left out */
+	struct err refusal; /* names the first of them and its error */
 };
 enum { RETAIN_ANOTHERS = 1 };
 /* RETAIN_ANOTHERS: another instance is elected, or this instance is fenced; nothing was done. Never
