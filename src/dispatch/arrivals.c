@@ -33,35 +33,44 @@ static void mark_order_unknown(struct dispatch *dispatch)
 		arrival->order_unknown = true;
 }
 
+static bool is_revoked(void *admission, size_t stream)
+{
+	return !admission_get(admission, stream).assigned;
+}
+
 /*
- * Kafka took the partition of the stream away. Messages that are not delivered go back to the table. Messages that are still
- * in the arrival list go back when they are admitted, because the partition is no longer assigned.
+ * Kafka took the partitions of these streams away. Messages that are not delivered go back to the table. Messages that are
+ * still in the arrival list go back when they are admitted, because the partition is no longer assigned. All messages and
+ * lanes are looked at once, not once for each stream: there can be thousands of streams.
  *
- * The partition may be assigned to this instance again before a waiting arrival, or a claim that is under way,
+ * A partition may be assigned to this instance again before a waiting arrival, or a claim that is under way,
  * is admitted. Its lanes are gone then, and with them the knowledge of which rows went back to the table. So both
  * are marked: the arrivals directly, the claims by the count of revocations.
  */
-static void on_revoked(struct dispatch *dispatch, size_t stream)
+static void revoke(struct dispatch *dispatch, const size_t *streams, size_t count)
 {
+	struct admission *admission = dispatch->context.options.admission;
 	struct order *order = &dispatch->order;
 
-	admission_revoke(dispatch->context.options.admission, stream);
+	if (count == 0)
+		return;
+	for (size_t i = 0; i < count; i++)
+		admission_revoke(admission, streams[i]);
 	mark_order_unknown(dispatch);
 	order->revocations++;
 	claim_cursor_forget(&dispatch->table.claimer.cursor);
-	suspects_release(&dispatch->schedule, stream);
-	entries_return_undelivered(order, stream);
-	delivery_bound(&dispatch->schedule, stream);
-	key_holds_drop(order, stream);
-	lanes_forget(&order->lanes, stream, SIZE_MAX, 0);
+	suspects_release(&dispatch->schedule, false);
+	entries_return_undelivered(order, false);
+	deliveries_bound(&dispatch->schedule);
+	key_holds_drop(order);
+	lanes_forget_streams(&order->lanes, is_revoked, admission);
 }
 
 /* Revocations and acquisitions take effect at once, before a batch or a claim of this round is admitted: the keys that
  * another instance still holds must be held before a message of them enters memory. */
 static void apply_rebalance(struct dispatch *dispatch, const struct handover *handover)
 {
-	for (size_t i = 0; i < handover->revoked_count; i++)
-		on_revoked(dispatch, handover->revoked[i]);
+	revoke(dispatch, handover->revoked, handover->revoked_count);
 	key_holds_add(&dispatch->order, handover);
 	for (size_t i = 0; i < handover->acquired_count; i++)
 		admission_assign(dispatch->context.options.admission, handover->acquired[i], true);

@@ -48,26 +48,6 @@ static void show(struct dispatch *dispatch, const struct pauses *pauses)
 	atomic_store(&dispatch->context.options.health->paused, (int64_t)pauses->count);
 }
 
-/* As after a revocation, but the partition stays here: its lanes go on knowing what waits in the table. */
-static void return_paused(struct dispatch *dispatch, const struct pauses *before)
-{
-	struct admission *admission = dispatch->context.options.admission;
-	size_t count = admission_count(admission);
-	bool any = false;
-
-	for (size_t i = 0; i < count; i++) {
-		const struct admission_stream stream = admission_get(admission, i);
-
-		if (!stream.paused || pauses_find(before, PAUSE_TOPIC, stream.topic) != NULL ||
-			pauses_find(before, PAUSE_CONSUMER, stream.consumer) != NULL)
-			continue;
-		suspects_release(&dispatch->schedule, i);
-		any = true;
-	}
-	if (any)
-		entries_return_paused(&dispatch->order);
-}
-
 /* A suspect that reserves a connection of a paused handler is not delivered either. */
 static void release_suspects(struct dispatch *dispatch)
 {
@@ -92,7 +72,9 @@ void pausing_take(struct dispatch *dispatch, struct pauses *pauses)
 	groups->pauses_known = true;
 	log_change(&groups->pauses, pauses);
 	show(dispatch, pauses);
-	return_paused(dispatch, &groups->pauses);
+	/* As after a revocation, but the partitions stay here: their lanes go on knowing what waits in the table. */
+	suspects_release(&dispatch->schedule, false);
+	entries_return_undelivered(&dispatch->order, false);
 	handler_groups_set_pauses(groups, pauses);
 	release_suspects(dispatch);
 	claimer_sweep_soon(&dispatch->table);

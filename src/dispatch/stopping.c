@@ -25,11 +25,11 @@ static void begin_stop(struct dispatch *dispatch)
 {
 	dispatch->context.phase = PHASE_STOP;
 	log_info("dispatch_stopping", LOG_INT("held", dispatch->order.entry_count),
-		LOG_INT("in_flight", dispatch->order.queues.in_flight),
+		LOG_INT("in_flight", dispatch->order.queues.in_flight[MESSAGES]),
 		LOG_STR("next", "queued messages go back to waiting, delivered ones may finish"));
 	FAULT_POINT("before_give_back");
-	suspects_release(&dispatch->schedule, SIZE_MAX);
-	entries_return_undelivered(&dispatch->order, SIZE_MAX);
+	suspects_release(&dispatch->schedule, true);
+	entries_return_undelivered(&dispatch->order, true);
 	refused_verdicts_hurry(&dispatch->table.settler);
 	context_request_round(&dispatch->context);
 }

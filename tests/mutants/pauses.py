@@ -16,7 +16,7 @@ MUTANTS = [
                 "if (context_is_stopping(order->context) || !where.assigned)\n\t\tentry_return(order, entry);\n\telse if (arrival"),
            tests=[PAUSE + "test_a_retry_that_comes_due_during_a_pause_waits"]),
     mutant("R29", "what is claimed is delivered during a pause",
-           edit("src/dispatch/pausing.c", "\t\tentries_return_paused(&dispatch->order);\n", ""),
+           edit("src/dispatch/pausing.c", "\tentries_return_undelivered(&dispatch->order, false);\n", ""),
            tests=[PAUSE + "test_what_is_in_flight_finishes_and_what_is_claimed_goes_back"]),
     mutant("R29", "a paused handler gets messages",
            edit("src/dispatch/groups/handler_groups.c", "\tgroup->queue.paused = paused;\n", ""),

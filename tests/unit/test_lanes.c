@@ -417,6 +417,20 @@ static void rows_parked_behind_a_held_row_are_claimed_when_it_ended(void **state
 	lanes_fini(&world.lanes);
 }
 
+/* Streams that were revoked, and how often it was asked for one. */
+struct revoked {
+	size_t streams[2];
+	size_t asked;
+};
+
+static bool is_revoked(void *arg, size_t stream)
+{
+	struct revoked *revoked = arg;
+
+	revoked->asked++;
+	return stream == revoked->streams[0] || stream == revoked->streams[1];
+}
+
 static void releasing_a_lane_that_is_not_held_does_nothing(void **state)
 {
 	struct world world;
@@ -425,22 +439,28 @@ static void releasing_a_lane_that_is_not_held_does_nothing(void **state)
 	set_up(&world, ORDERING_KEY);
 	lanes_unhold(&world.lanes, 0, KEY_A, 1);
 	(void)lanes_hold(&world.lanes, 0, KEY_A);
-	lanes_forget(&world.lanes, 0, SIZE_MAX, 0);
+	lanes_forget_streams(&world.lanes, is_revoked, &(struct revoked){ { 0, 0 }, 0 });
 	lanes_unhold(&world.lanes, 0, KEY_A, 1);
 	assert_true(lanes_is_free(&world.lanes, 0, KEY_A));
 	assert_int_equal(admit(&world, a_row(&world, KEY_A, 2)), ADMIT_HEAD);
 	lanes_fini(&world.lanes);
 }
 
-static void lanes_of_a_lost_partition_are_forgotten(void **state)
+/* Each lane is looked at once, however many partitions were lost. */
+static void lanes_of_lost_partitions_are_forgotten_in_one_pass(void **state)
 {
+	struct revoked revoked = { { 7, 8 }, 0 };
 	struct world world;
 
 	(void)state;
 	set_up(&world, ORDERING_KEY);
-	(void)lanes_parked(&world.lanes, 7, KEY_A, 1, NULL);
-	lanes_forget(&world.lanes, 7, SIZE_MAX, 0);
-	assert_null(world.lanes.table);
+	for (size_t stream = 6; stream <= 9; stream++)
+		(void)lanes_parked(&world.lanes, stream, KEY_A, 1, NULL);
+	(void)admit(&world, a_row(&world, KEY_B, 2));
+	lanes_forget_streams(&world.lanes, is_revoked, &revoked);
+	assert_int_equal(revoked.asked, 4);
+	assert_int_equal(
+		HASH_COUNT(world.lanes.table), 3); /* of the streams 6, 9, and that with an entry */
 	lanes_fini(&world.lanes);
 }
 
@@ -805,7 +825,7 @@ int main(void)
 		cmocka_unit_test(a_held_row_that_waits_again_is_claimed_and_delivered_first),
 		cmocka_unit_test(rows_parked_behind_a_held_row_are_claimed_when_it_ended),
 		cmocka_unit_test(releasing_a_lane_that_is_not_held_does_nothing),
-		cmocka_unit_test(lanes_of_a_lost_partition_are_forgotten),
+		cmocka_unit_test(lanes_of_lost_partitions_are_forgotten_in_one_pass),
 		cmocka_unit_test(after_done_the_next_message_starts),
 		cmocka_unit_test(after_every_other_end_the_lane_waits_for_the_table),
 		cmocka_unit_test(with_next_after_commit_a_done_waits_for_the_table_too),

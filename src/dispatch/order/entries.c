@@ -60,6 +60,13 @@ void entries_bounds(struct order *order, struct bounds *out)
 	(void)pthread_mutex_unlock(&order->bounds.lock);
 }
 
+bool order_may_deliver(const struct order *order, size_t stream)
+{
+	struct admission_stream where = admission_get(order->context->options.admission, stream);
+
+	return where.assigned && !where.paused;
+}
+
 /* Routes the message to the handler with the most specific subscription, if that is connected and not paused. */
 static void assign_handler(struct order *order, struct entry *entry)
 {
@@ -320,11 +327,8 @@ void entry_unreserve(struct entry *entry)
 
 void entry_requeue(struct order *order, struct entry *entry)
 {
-	struct admission_stream where =
-		admission_get(order->context->options.admission, entry->stream);
-
 	lanes_set_state(entry, ENTRY_QUEUED);
-	if (context_is_stopping(order->context) || !where.assigned || where.paused)
+	if (context_is_stopping(order->context) || !order_may_deliver(order, entry->stream))
 		entry_return(order, entry);
 	else if (lanes_must_park(entry))
 		entry_park(order, entry);
@@ -385,13 +389,10 @@ static bool is_half_of_memory_free(const struct order *order)
  * claims of due rows leave out a stream that has messages in memory. */
 static bool is_short_retry(const struct order *order, const struct entry *entry)
 {
-	struct admission_stream where =
-		admission_get(order->context->options.admission, entry->stream);
-
 	return entry->ordering == ORDERING_KEY && entry->end != END_RETURNED &&
 	       entry->verdict.outcome == SETTLE_WAITING &&
 	       entry->verdict.delay_ms <= SHORT_RETRY_MS && !context_is_stopping(order->context) &&
-	       where.assigned && !where.paused && is_half_of_memory_free(order);
+	       order_may_deliver(order, entry->stream) && is_half_of_memory_free(order);
 }
 
 /*
@@ -592,25 +593,13 @@ static bool is_undelivered(const struct entry *entry)
 	return entry->state == ENTRY_QUEUED || entry->state == ENTRY_READY;
 }
 
-void entries_return_undelivered(struct order *order, size_t stream)
+void entries_return_undelivered(struct order *order, bool all)
 {
 	struct entry *entry;
 	struct entry *next;
 
 	HASH_ITER (hh, order->entries, entry, next) {
-		if (is_undelivered(entry) && (stream == SIZE_MAX || entry->stream == stream))
-			entry_return(order, entry);
-	}
-}
-
-void entries_return_paused(struct order *order)
-{
-	struct admission *admission = order->context->options.admission;
-	struct entry *entry;
-	struct entry *next;
-
-	HASH_ITER (hh, order->entries, entry, next) {
-		if (is_undelivered(entry) && admission_get(admission, entry->stream).paused)
+		if (is_undelivered(entry) && (all || !order_may_deliver(order, entry->stream)))
 			entry_return(order, entry);
 	}
 }

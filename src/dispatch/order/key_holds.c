@@ -56,7 +56,7 @@ void key_holds_add(struct order *order, const struct handover *handover)
 	}
 }
 
-void key_holds_drop(struct order *order, size_t stream)
+void key_holds_drop(struct order *order)
 {
 	struct key_holds *holds = &order->key_holds;
 	size_t kept = 0;
@@ -64,10 +64,10 @@ void key_holds_drop(struct order *order, size_t stream)
 	for (size_t i = 0; i < holds->count; i++) {
 		const struct held_row *row = &holds->items[i];
 
-		if (row->stream == stream)
-			lanes_unhold(&order->lanes, row->stream, row->key_hash, -1);
-		else
+		if (admission_get(order->context->options.admission, row->stream).assigned)
 			holds->items[kept++] = *row;
+		else
+			lanes_unhold(&order->lanes, row->stream, row->key_hash, -1);
 	}
 	holds->count = kept;
 }

@@ -26,8 +26,8 @@ struct key_holds {
 /* Partitions were acquired: holds the keys of the rows that other instances still hold. Without memory for a hold the
  * order of its key would break, so the process ends instead, and its rows are rescued. */
 void key_holds_add(struct order *order, const struct handover *handover);
-/* The partition of the stream was revoked: forgets its holds. */
-void key_holds_drop(struct order *order, size_t stream);
+/* Partitions were revoked: forgets their holds. */
+void key_holds_drop(struct order *order);
 /* The rows to check now. Gives an array of seqs in rising order. 0: there are none, it is too early, or no memory. */
 size_t key_holds_to_check(struct order *order, int64_t now_ms, int64_t **seqs);
 /* They were read: releases the keys whose rows are free. True: a row of one of them waits in the table. */

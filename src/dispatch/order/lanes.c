@@ -551,23 +551,21 @@ size_t lanes_take_claimable(struct lanes *lanes, struct lane_key *out, size_t mo
 	return taken;
 }
 
-static void forget_stream(struct lanes *lanes, size_t stream)
+void lanes_forget_streams(struct lanes *lanes, lanes_is_gone *is_gone, void *arg)
 {
 	struct lane *lane;
 	struct lane *next;
 
 	HASH_ITER (hh, lanes->table, lane, next) {
-		if (lane->key.stream == stream && lane->count == 0)
+		if (lane->count == 0 && is_gone(arg, lane->key.stream))
 			drop(lanes, lane);
 	}
 }
 
-void lanes_forget(struct lanes *lanes, size_t stream, size_t most, int64_t now_ms)
+void lanes_forget_idle(struct lanes *lanes, size_t most, int64_t now_ms)
 {
 	struct lane *oldest;
 
-	if (stream != SIZE_MAX)
-		forget_stream(lanes, stream);
 	while (lanes->table != NULL && lanes->idle_count > most) {
 		oldest = TAILQ_FIRST(&lanes->idle);
 		if (oldest == NULL || now_ms - oldest->idle_since_ms < IDLE_AT_LEAST_MS)

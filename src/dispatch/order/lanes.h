@@ -161,8 +161,10 @@ void lanes_unhold(struct lanes *lanes, size_t stream, uint64_t hash, int64_t off
 bool lanes_is_free(const struct lanes *lanes, size_t stream, uint64_t hash);
 /* Removes up to `most` lanes from the claimable list, for a claim that is made now. */
 size_t lanes_take_claimable(struct lanes *lanes, struct lane_key *out, size_t most);
-/* Frees lanes without entries. Of a stream: all, because it was revoked. With SIZE_MAX: the oldest idle lanes,
- * until `most` are left, but none that became idle less than ten seconds ago. */
-void lanes_forget(struct lanes *lanes, size_t stream, size_t most, int64_t now_ms);
+/* Frees all lanes without entries of the streams that are gone, because they were revoked. One pass over all lanes. */
+typedef bool lanes_is_gone(void *arg, size_t stream);
+void lanes_forget_streams(struct lanes *lanes, lanes_is_gone *is_gone, void *arg);
+/* Frees the oldest idle lanes, until `most` are left, but none that became idle less than ten seconds ago. */
+void lanes_forget_idle(struct lanes *lanes, size_t most, int64_t now_ms);
 
 #endif

@@ -135,10 +135,10 @@ void entry_defer(struct order *order, struct entry *entry);
 void entry_unreserve(struct entry *entry);
 /* Ends the waits for retries that did not come in time: the entries that waited in memory go back to the table. */
 void entries_end_retries(struct order *order, int64_t now_ms);
-/* Returns what is not delivered, of one stream or, with SIZE_MAX, of all. */
-void entries_return_undelivered(struct order *order, size_t stream);
-/* The same of all paused streams. */
-void entries_return_paused(struct order *order);
+/* True when the stream is assigned to this instance, and not paused. */
+bool order_may_deliver(const struct order *order, size_t stream);
+/* Returns what is not delivered of the streams that were revoked or are paused or, with `all`, of all. */
+void entries_return_undelivered(struct order *order, bool all);
 /* The entry of this claim, or NULL. */
 struct entry *entry_find(const struct order *order, int64_t seq, int delivery_count);
 /* Computes the bounds that the next heartbeat sends. */

@@ -52,14 +52,15 @@ void delivery_extend(struct entry *entry, int64_t deadline_ms)
 	insert_by_deadline(entry->delivery.connection, entry);
 }
 
-void delivery_bound(struct schedule *schedule, size_t stream)
+void deliveries_bound(struct schedule *schedule)
 {
+	struct admission *admission = schedule->context->options.admission;
 	int64_t now_ms = clock_now_ms();
 	struct entry *entry;
 
 	for (entry = schedule->order->entries; entry != NULL; entry = entry->hh.next) {
-		if (entry->state != ENTRY_OPEN || entry->stream != stream ||
-			entry->delivery.bound_ms != 0)
+		if (entry->state != ENTRY_OPEN || entry->delivery.bound_ms != 0 ||
+			admission_get(admission, entry->stream).assigned)
 			continue;
 		entry->delivery.bound_ms = now_ms + entry->delivery.connection->timeout_ms;
 		delivery_extend(entry, entry->delivery.deadline_ms);

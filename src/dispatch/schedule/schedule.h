@@ -55,8 +55,8 @@ void suspects_continue(struct schedule *schedule);
 void schedule_set_window(struct schedule *schedule, struct connection *connection, size_t window);
 /* Releases the suspect that waits for this connection to be empty. It becomes READY again. */
 void suspects_release_of(struct schedule *schedule, struct connection *connection);
-/* Releases those of one stream or, with SIZE_MAX, all. */
-void suspects_release(struct schedule *schedule, size_t stream);
+/* Releases those of the streams that were revoked or are paused or, with `all`, all. */
+void suspects_release(struct schedule *schedule, bool all);
 
 /* --- delivery.c --- */
 
@@ -83,9 +83,9 @@ void deliveries_lose(struct schedule *schedule, struct connection *connection);
 void deliveries_fail(struct schedule *schedule, struct connection *connection);
 /* Sets the deadline of an open delivery, or the entry's limit if that is earlier. */
 void delivery_extend(struct entry *entry, int64_t deadline_ms);
-/* The partition of the stream was revoked. Its open deliveries may finish within one more timeout of their handler, and no
- * extension goes beyond that (rule R12): the new owner waits for them. */
-void delivery_bound(struct schedule *schedule, size_t stream);
+/* Partitions were revoked. Their open deliveries may finish within one more timeout of their handler, and no extension goes
+ * beyond that (rule R12): the new owner waits for them. */
+void deliveries_bound(struct schedule *schedule);
 
 /* --- limits.c --- */
 

@@ -100,7 +100,7 @@ void schedule_set_window(struct schedule *schedule, struct connection *connectio
 		suspects_release_of(schedule, connection);
 }
 
-void suspects_release(struct schedule *schedule, size_t stream)
+void suspects_release(struct schedule *schedule, bool all)
 {
 	struct handler_queue *queue;
 	struct connection *connection;
@@ -109,7 +109,8 @@ void suspects_release(struct schedule *schedule, size_t stream)
 		TAILQ_FOREACH (connection, &queue->group->connections, link) {
 			const struct entry *entry = connection->reservation.entry;
 
-			if (entry != NULL && (stream == SIZE_MAX || entry->stream == stream))
+			if (entry != NULL &&
+				(all || !order_may_deliver(schedule->order, entry->stream)))
 				suspects_release_of(schedule, connection);
 		}
 	}

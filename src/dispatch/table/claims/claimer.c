@@ -303,5 +303,5 @@ void claimer_run(struct table *table, int64_t now_ms)
 	claim(table, now_ms);
 	if (!last_was_claim)
 		maintenance_run(table, now_ms);
-	lanes_forget(&table->order->lanes, SIZE_MAX, IDLE_LANES_MOST, now_ms);
+	lanes_forget_idle(&table->order->lanes, IDLE_LANES_MOST, now_ms);
 }
