@@ -25,5 +25,9 @@ BEGIN
     WHERE (b.cluster_id, b.group_id) <> (excluded.cluster_id, excluded.group_id);
     PERFORM inbox.audit('adopt', jsonb_build_object('cluster_id', cluster_id, 'group_id', group_id,
         'from_cluster_id', earlier.cluster_id, 'from_group_id', earlier.group_id), reason, FOUND::int);
+    -- Another cluster may have the same logs under other topic ids: the last stored records decide.
+    IF earlier.cluster_id <> adopt.cluster_id THEN
+        UPDATE inbox.inbox_offsets o SET topic_ids = NULL, topic_ids_at = NULL WHERE o.topic_ids IS NOT NULL;
+    END IF;
     RETURN (earlier.cluster_id, earlier.group_id) IS DISTINCT FROM (adopt.cluster_id, adopt.group_id);
 END $$;

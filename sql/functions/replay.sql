@@ -161,7 +161,9 @@ BEGIN
         (consumer, source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers,
          payload, payload_digest, available_at, attempts)
     SELECT c.name, replay_reject.source, replay_reject.event_id, replay_reject.event_type, reject.topic,
-           reject.kafka_partition, reject.kafka_offset, reject.kafka_timestamp, reject.key, reject.headers,
+           reject.kafka_partition, reject.kafka_offset,
+           -- without the microseconds of a later generation; a record without a time has them after -1 ms
+           nullif(date_trunc('milliseconds', reject.kafka_timestamp), to_timestamp(-0.001)), reject.key, reject.headers,
            reject.payload, digest, now(), inbox.remember(NULL, jsonb_strip_nulls(jsonb_build_object(
                'at', now(), 'replayed_by', session_user, 'was', 'rejected', 'reason', replay_reject.reason)))
     FROM unnest(consumers) AS c(name)

@@ -22,7 +22,8 @@ BEGIN
     END IF;
     UPDATE inbox.inbox_offsets o
     SET next_offset = seek.next_offset, epoch = o.epoch + 1, forced = true,
-        last_offset = NULL, last_timestamp = NULL, updated_at = now()
+        last_offset = NULL, last_timestamp = NULL, updated_at = now(),
+        topic_ids_at = CASE WHEN o.topic_ids_at = o.next_offset THEN seek.next_offset END
     WHERE o.topic = seek.topic AND o.kafka_partition = seek.kafka_partition;
     PERFORM inbox.audit('seek', jsonb_build_object('topic', topic, 'kafka_partition', kafka_partition,
         'from', earlier, 'to', next_offset), reason, 1);

@@ -188,6 +188,7 @@ struct ingest {
 	bool pauses_known;            /* before that none flows; flow.c */
 	int64_t pauses_awaited_ms;    /* since when; -1 = it is logged */
 	int64_t commit_offsets_at_ms; /* partitions/commit_offsets.c */
+	int64_t topic_ids_at_ms;      /* not asked for earlier; partitions/flow.c */
 	struct fault_log_limit start_log_limit; /* of start_unknown and partitions_wait */
 };
 

@@ -5,6 +5,7 @@
 #include "ingest/verify.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +14,13 @@
 #include "ingest/batch/collect.h"
 #include "ingest/kafka/commands/probe.h"
 #include "ingest/kafka/consumer.h"
+#include "ingest/kafka/topic_ids.h"
 #include "queries.h"
 
-#define SILENCE_MS 30000 /* Kafka returned nothing for so long */
-#define POLL_MS    500
-#define BATCH      500
+#define SILENCE_MS  30000 /* Kafka returned nothing for so long */
+#define POLL_MS     500
+#define BATCH       500
+#define TOPIC_ID_MS 10000
 
 struct verify {
 	const struct verify_request *request;
@@ -26,13 +29,14 @@ struct verify {
 	const struct identity_rules *rules;
 	struct probe *probe;
 	int32_t partition;
+	struct topic_log log; /* that Kafka has */
 	/* The range, and the current batch. */
 	int64_t from;
 	int64_t to;
 	int64_t offsets[BATCH];
 	size_t count;
 	struct params params;
-	int arrays[5];
+	int arrays[6];
 	/* The current gap; first = -1: none. */
 	int64_t gap_first;
 	int64_t gap_last;
@@ -72,6 +76,7 @@ static void begin_batch(struct verify *v)
 	v->arrays[2] = params_array(&v->params, ARRAY_TEXT);
 	v->arrays[3] = params_array(&v->params, ARRAY_BYTEA);
 	v->arrays[4] = params_array(&v->params, ARRAY_TEXT);
+	v->arrays[5] = params_array(&v->params, ARRAY_TIMESTAMP);
 	v->count = 0;
 }
 
@@ -129,13 +134,17 @@ static int add_digest(struct verify *v, struct bytes payload, struct err *err)
 	return 0;
 }
 
-static int add_record(struct verify *v, const struct record *record, struct err *err)
+static int add_record(struct verify *v, const struct record *from, struct err *err)
 {
+	struct record found = *from;
+	const struct record *record = &found;
 	struct identity identity = { .event_id = NULL };
 	bool large = (int64_t)record->payload.length > v->request->config->ingest.max_payload;
-	int r = large ? IDENTITY_REJECT
-		      : identity_find(v->collector.finder, v->rules, record, &identity, err);
+	int r;
 
+	found.generation = topic_log_generation(&v->log, found.offset);
+	r = large ? IDENTITY_REJECT
+		  : identity_find(v->collector.finder, v->rules, record, &identity, err);
 	if (r < 0)
 		return r;
 	if (r == IDENTITY_SKIP) {
@@ -147,6 +156,7 @@ static int add_record(struct verify *v, const struct record *record, struct err 
 	array_text(&v->params, v->arrays[1], r == 0 ? identity.source : NULL);
 	array_text(&v->params, v->arrays[2], r == 0 ? identity.event_id : NULL);
 	array_text(&v->params, v->arrays[4], r == 0 ? identity.type : NULL);
+	array_coordinate_time(&v->params, v->arrays[5], record->timestamp_ms, record->generation);
 	r = add_digest(v, record->payload, err);
 	return r == 0 && v->count == BATCH ? ask_table(v, err) : r;
 }
@@ -188,7 +198,7 @@ static int read_range(struct verify *v, struct err *err)
 }
 
 /* -1: inboxd has not read the partition. */
-static int read_watermark(const struct verify *v, int64_t *out, struct err *err)
+static int read_watermark(struct verify *v, int64_t *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -198,9 +208,16 @@ static int read_watermark(const struct verify *v, int64_t *out, struct err *err)
 	params_int(&params, v->partition);
 	r = db_run(v->request->db, QUERY_OP_WATERMARK, &params, &rows, err);
 	*out = -1;
-	if (r == 0 && rows_count(rows) > 0 && !rows_is_null(rows, 0, 0))
+	v->log = TOPIC_LOG_FIRST;
+	if (r != 0 || rows_count(rows) == 0)
+		return r;
+	if (!rows_is_null(rows, 0, 0))
 		*out = rows_int(rows, 0, 0);
-	return r;
+	v->log.generation = (int32_t)rows_int(rows, 0, 1);
+	v->log.from = rows_int(rows, 0, 2);
+	if (!rows_is_null(rows, 0, 3))
+		(void)snprintf(v->log.ids, sizeof(v->log.ids), "%s", rows_text(rows, 0, 3));
+	return 0;
 }
 
 /* Lines; the first one becomes the error when nothing could be proven. */
@@ -239,6 +256,23 @@ static void note_end(struct verify *v, int64_t high)
 	buf_addf(&v->notes,
 		"%s/%d: --to %" PRId64 " is behind the end of the log; looked at up to %" PRId64,
 		v->request->topic, v->partition, v->to, high);
+}
+
+/* The sidecars have read another log under this name: what is in this one is in no table, unless a producer sent the same
+ * id again. */
+static int find_log(struct verify *v, struct err *err)
+{
+	struct topic_id topic = { .topic = v->request->topic };
+	int r = topic_ids_ask(probe_handle(v->probe), &topic, 1, TOPIC_ID_MS, err);
+
+	if (r < 0 || topic_log_match(&v->log, topic.id) != TOPIC_ID_OTHER)
+		return r;
+	topic_log_begin(&v->log, 0, topic.id);
+	begin_note(v);
+	buf_addf(&v->notes,
+		"%s/%d: the topic was deleted and created again, and no sidecar has read it since",
+		v->request->topic, v->partition);
+	return 0;
 }
 
 /* True when the range ends before the log begins. Without --from and --to, the end of the range may
@@ -282,6 +316,8 @@ static int find_range(struct verify *v, struct err *err)
 	if (r < 0)
 		return r;
 	r = read_watermark(v, &watermark, err);
+	if (r == 0)
+		r = find_log(v, err);
 	v->from = v->request->from < 0 ? log.low : v->request->from;
 	v->to = v->request->to < 0 ? watermark : v->request->to;
 	if (r == 0)

@@ -30,7 +30,8 @@ enum {
 	REJECT_KEY,
 	REJECT_HEADERS,
 	REJECT_PAYLOAD,
-	REJECT_COUNTED
+	REJECT_COUNTED,
+	REJECT_GENERATION
 };
 
 struct rejects {
@@ -128,6 +129,7 @@ static int read_record(const struct rejects *rejects, const struct rows *rows, i
 		.partition = (int32_t)rows_int(rows, row, REJECT_PARTITION),
 		.offset = rows_int(rows, row, REJECT_OFFSET),
 		.timestamp_ms = rows_timestamp_ms(rows, row, REJECT_TIMESTAMP),
+		.generation = (int32_t)rows_int(rows, row, REJECT_GENERATION),
 		.key = rows_bytes(rows, row, REJECT_KEY),
 		.payload = rows_bytes(rows, row, REJECT_PAYLOAD),
 	};

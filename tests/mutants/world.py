@@ -4,6 +4,7 @@ from mutants.mutant import edit, mutant
 
 POSITION = "unit/test_start_offset_policy.c::"
 START = "system/test_start_position.py::"
+GENERATIONS = "system/test_generations.py::"
 
 MUTANTS = [
     # R17
@@ -45,6 +46,33 @@ MUTANTS = [
     mutant("R17", "a digest belongs to any offset",
            edit("src/store/batches/watermarks.c", "digest.known = memcmp(bytes, found.data, sizeof(bytes)) == 0;", "digest.known = true;"),
            tests=[START + "test_a_digest_of_another_record_is_ignored[last_offset = 4, last_timestamp = last_timestamp]"]),
+    mutant("R17", "the id of a record has no generation",
+           edit("src/model/identity/identity.c", "if (message->generation > 1)", "if (message->generation < 0)"),
+           tests=[GENERATIONS + "test_records_of_every_generation_are_new_messages[without topic ids]"]),
+    mutant("R17", "rejects of all generations have the same coordinates",
+           edit("src/store/pg/params.c", "if (generation > 1)", "if (generation < 0)"),
+           tests=[GENERATIONS + "test_rejects_and_conflicts_of_every_generation_are_kept[without topic ids]"]),
+    mutant("R17", "another topic id is ignored",
+           edit("src/ingest/partitions/start_offset.c", "out->other_log = out->id == TOPIC_ID_OTHER;", "out->other_log = false;"),
+           tests=[GENERATIONS + "test_equal_records_of_a_longer_log_are_new_messages"]),
+    mutant("R17", "after a pause the topic id is not compared",
+           edit("src/ingest/partitions/flow.c", "now_ms - partition->stopped_ms >= STOPPED_MS;", "now_ms < 0;"),
+           tests=[GENERATIONS + "test_a_topic_that_is_created_again_while_it_is_paused_is_noticed"]),
+    mutant("R17", "equal coordinates with another payload are a conflict of ids",
+           edit("src/store/batches/batch_writer.c", "return other_log ? WRITER_OTHER_LOG : 0;", "return 0;"),
+           tests=[GENERATIONS + "test_a_payload_that_differs_from_that_of_its_coordinates_shows_another_log"]),
+    mutant("R17", "a generation begins at the start of its log",
+           edit("src/model/identity/topic_log.c", "return offset >= log->from || log->generation <= 1", "return offset >= 0"),
+           tests=[GENERATIONS + "test_a_payload_that_differs_from_that_of_its_coordinates_shows_another_log"]),
+    mutant("R17", "an earlier topic id is another topic",
+           edit("src/model/identity/topic_log.c", "!is_known(log) || at > 0)", "!is_known(log))"),
+           tests=["unit/test_topic_log.c::an_id_of_an_earlier_generation_proves_nothing"]),
+    mutant("R17", "a topic id outlives a move of the watermark without it",
+           edit("sql/queries/partitions/take_partitions.sql", "CASE WHEN o.topic_ids_at = o.next_offset THEN o.topic_ids END", "o.topic_ids"),
+           tests=[GENERATIONS + "test_the_topic_id_is_unknown_after_an_older_version"]),
+    mutant("R17", "a topic id outlives its cluster",
+           edit("sql/functions/adopt.sql", "IF earlier.cluster_id <> adopt.cluster_id THEN", "IF false THEN"),
+           tests=[GENERATIONS + "test_another_cluster_may_have_other_topic_ids"]),
     # R18
     mutant("R18", "any group may use the schema",
            edit("src/store/schema/binding.c", "strcmp(their_cluster, cluster_id) == 0 && strcmp(their_group, group_id) == 0",

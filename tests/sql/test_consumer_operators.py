@@ -213,5 +213,5 @@ def test_verify_accepts_the_row_of_any_consumer_and_what_none_wants(db, statemen
     know(db, "billing", types='["order"]')
     processed(db, "a", consumer="search", kafka_offset=1)
     found = statements.run("op_verify", "orders", 0, [1, 2, 3, 4], ["s"] * 3 + [None], ["a", "b", "c", None], [b"d"] * 4,
-                           ["order", "order", "payment", None])
+                           ["order", "order", "payment", None], [None] * 4)
     assert [row[0] for row in found] == ["stored", None, "unwanted", None]

@@ -99,7 +99,7 @@ def test_every_statement_finds_its_index(db, full):
     expect("inbox_messages_pkey", "op_find", "e7", None, None, None)
     expect("inbox_messages_pkey", "op_find", "e7", "s", "billing", None)
     expect("inbox_messages_pkey", "op_show", "e7", None, None)
-    expect("inbox_messages_pkey", "op_verify", "orders", 0, [1], ["s"], ["e7"], [b"d"], ["t"])
+    expect("inbox_messages_pkey", "op_verify", "orders", 0, [1], ["s"], ["e7"], [b"d"], ["t"], ["2000-01-01Z"])
     for rows in (10, 500, 5000):
         expect("inbox_messages_due", "claim_due", 1, *four, rows, 10**9, *ALL, [True] * 4, 1, [None] * 4, [])
         expect("inbox_messages_due", "claim_due", 1, *four, rows, 10**9, *ALL, [False] * 4, 1, ["2000-01-01Z"] * 4, [])

@@ -375,7 +375,7 @@ def test_a_reader_can_read_and_change_nothing(granted, as_role):
     ("op_list_rejects", ["{}", 0, 10]), ("op_list_conflicts", ["{}", 0, 10]), ("op_watermark", ["orders", 0]),
     ("op_outbox_status", []), ("op_outbox_list", ['{"status": "any"}', 0, 10]), ("op_outbox_show", ["1"]), ("op_outbox_facts", [1]),
     ("op_handlers", []), ("op_consumers", []), ("op_keys", ["{}", 0, 10]), ("op_skip_find", ["orders", "k", "", None]),
-    ("op_backfill_count", ['{"consumer": "search"}']), ("op_backfill_waiting", [10]), ("op_verify", ["orders", 0, [1], ["s"], ["a"], [None], [None]]), ("schema_version", [])])
+    ("op_backfill_count", ['{"consumer": "search"}']), ("op_backfill_waiting", [10]), ("op_verify", ["orders", 0, [1], ["s"], ["a"], [None], [None], [None]]), ("schema_version", [])])
 def test_the_sidecar_role_can_read_what_a_reader_can(granted, as_role, name, values):
     dead(granted, "a", payload=b'{"n": 1}')
     granted.execute("INSERT INTO inbox.inbox_consumers (name, ordering, memory) VALUES ('search', 'key', '1 h')")

@@ -5,6 +5,7 @@
 -- further row comes; the first row always comes, $6 only those that were counted. Headers as
 -- bytes: for each two runs, the name and the value, each behind its length (int4, -1 = null). Rejects that could not be
 -- kept completely are omitted, because their payload is missing.
+-- Last: the generation of the record's log, which its time contains (array_coordinate_time()).
 -- include: counted_begin
 , page AS MATERIALIZED (
     SELECT s.seq, s.version, sum(s.size) OVER (ORDER BY s.seq) - s.size AS before
@@ -21,7 +22,8 @@
 SELECT r.seq, r.topic, r.kafka_partition, r.kafka_offset, r.kafka_timestamp, r.key, h.runs, r.payload,
        CASE WHEN r.seq = (SELECT min(p.seq) FROM page p) THEN
            (SELECT b.counted || jsonb_build_object('also', b.counted -> 'also' || (SELECT jsonb_object_agg(p.version, 1) FROM page p))
-            FROM begun b) END
+            FROM begun b) END,
+       1 + coalesce(mod(extract(microseconds FROM r.kafka_timestamp)::int, 1000), 0)
 FROM page p
 JOIN inbox.inbox_rejects r ON r.seq = p.seq
 CROSS JOIN LATERAL (

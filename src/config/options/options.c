@@ -226,7 +226,8 @@ const struct option option_table[] = {
 	{ "topics", "missing_id", OPTION_FLAG, .text = "coordinates", .words = missing_id_words,
 		AT_TOPIC(missing_id_rejects),
 		.help = "What to do with a message without an id: use its coordinates, "
-			"`topic/partition/offset@timestamp`, as the id, or reject it." },
+			"`topic/partition/offset@timestamp`, as the id, or reject it. If the topic "
+			"was created again, `#` and the generation follow." },
 	{ "topics", "type", OPTION_LIST,
 		.text = "header:ce_type,header:eventType,header:event-type,header:type,topic",
 		.check = check_name_locator, .min = 0, .max = 100, AT_TOPIC(type),

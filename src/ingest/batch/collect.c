@@ -102,6 +102,7 @@ static int describe(struct collector *collector, const struct record *record,
 		.partition = record->partition,
 		.offset = record->offset,
 		.timestamp_ms = record->timestamp_ms,
+		.generation = record->generation,
 		.key = whole ? record->key : (struct bytes){ NULL, 0 },
 		.payload = record->payload,
 	};
@@ -253,6 +254,20 @@ static int add_record(struct ingest *ingest, const struct partition *partition,
 
 /* --- Verification and position ----------------------------------------------------------------- */
 
+static void touch(struct ingest *ingest, struct partition *partition)
+{
+	partition->update.touched = true;
+	if (ingest->storing.since_us == 0)
+		ingest->storing.since_us = clock_now_us();
+}
+
+static void verified(struct ingest *ingest, struct partition *partition)
+{
+	partition_verified(partition);
+	if (partition->update.touched)
+		touch(ingest, partition);
+}
+
 /* Compares the record at verify.offset with the last stored record. If compaction removed that
  * record, the log counts as unchanged, because nothing proves the opposite. */
 static bool is_same_record(
@@ -267,28 +282,29 @@ static bool is_same_record(
 }
 
 static bool is_same_log(
-	struct collector *collector, struct partition *partition, const struct record *record)
+	struct ingest *ingest, struct partition *partition, const struct record *record)
 {
 	bool same = true;
 
 	if (partition->verify.offset < 0 || record->offset < partition->verify.offset)
 		return true;
 	if (record->offset == partition->verify.offset)
-		same = is_same_record(collector, partition, record);
-	partition->verify.offset = -1;
+		same = is_same_record(&ingest->collector, partition, record);
 	partition->start.recreated = !same;
+	if (same)
+		verified(ingest, partition);
+	else
+		partition->verify.offset = -1;
 	return same;
 }
 
 static void advance(struct ingest *ingest, struct partition *partition, const struct record *record)
 {
-	if (ingest->storing.since_us == 0)
-		ingest->storing.since_us = clock_now_us();
+	touch(ingest, partition);
 	partition->read.next = record->offset + 1;
 	partition->read.last.offset = record->offset;
 	partition->read.last.timestamp = record->timestamp_ms;
 	partition->read.last.digest.known = false;
-	partition->update.touched = true;
 	metric_add(partition->received, 1);
 }
 
@@ -301,7 +317,7 @@ static void advance(struct ingest *ingest, struct partition *partition, const st
 static void reach_end(struct ingest *ingest, struct partition *partition, int64_t end)
 {
 	if (partition->verify.offset >= 0 && partition->verify.offset < end)
-		partition->verify.offset = -1; /* compacted, as in is_same_log() */
+		verified(ingest, partition); /* compacted, as in is_same_log() */
 	if (end <= partition->read.next)
 		return;
 	if (partition->read.last.offset < 0 && !partition->update.touched &&
@@ -311,9 +327,7 @@ static void reach_end(struct ingest *ingest, struct partition *partition, int64_
 		partition->read.last.digest = partition->table.last.digest;
 	}
 	partition->read.next = end;
-	partition->update.touched = true;
-	if (ingest->storing.since_us == 0)
-		ingest->storing.since_us = clock_now_us();
+	touch(ingest, partition);
 }
 
 void collect_partition_end(struct ingest *ingest, const struct record *end)
@@ -337,7 +351,8 @@ int collect_record(struct ingest *ingest, const struct record *from, struct err 
 	if (partition == NULL || !partition->flowing)
 		return 0;
 	record.topic = partition->topic; /* lives as long as the messages */
-	if (!is_same_log(&ingest->collector, partition, &record))
+	record.generation = topic_log_generation(&partition->log, record.offset);
+	if (!is_same_log(ingest, partition, &record))
 		return COLLECT_RECREATED;
 	if (record.offset < partition->read.next)
 		return 0;

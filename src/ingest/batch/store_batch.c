@@ -19,6 +19,8 @@
 #include "ingest/handover_queue.h"
 #include "ingest/partitions/db_outage.h"
 #include "ingest/partitions/flow.h"
+#include "model/identity/identity.h"
+#include "report/meters.h"
 
 #define ROOM_WAIT_MS    250
 #define ROOM_WAITS_MOST 8
@@ -271,19 +273,94 @@ static void return_to_batch(struct ingest *ingest, struct sent_batch *sent)
 		ingest->storing.since_us = sent->since_us;
 }
 
+/* --- Another log under the same coordinates ------------------------------------------------------ */
+
+/* A record of another log has the coordinates of a stored one, although the topic was not recognised as created again. From
+ * this record on the next generation begins. Records below it keep their ids, under which they may be stored. */
+static void begin_generations(struct ingest *ingest, const struct batch *batch)
+{
+	partitions_mark_none(&ingest->partitions);
+	for (size_t i = 0; i < batch->update_count; i++) {
+		const struct watermark_update *update = &batch->updates[i];
+		struct partition *partition =
+			partitions_find(&ingest->partitions, update->topic, update->partition);
+
+		if (partition == NULL || update->other_log_from < 0)
+			continue;
+		partition->due = true;
+		topic_log_begin(&partition->log, update->other_log_from, NULL);
+		log_warn("topic_recreated", LOG_STR("topic", partition->topic),
+			LOG_INT("partition", partition->partition),
+			LOG_INT("old_offset", update->expected),
+			LOG_INT("new_offset", update->other_log_from),
+			LOG_INT("generation", partition->log.generation),
+			LOG_STR("why", "a record without an id has the coordinates of a stored "
+				       "record, and another payload"),
+			LOG_STR("next", "the records from this offset on are stored as new ones"));
+		metric_add(metrics_get(ingest->options.metrics, METER_TOPIC_RECREATED,
+				   partition->topic, NULL),
+			1);
+	}
+}
+
+/* True: the record belongs to the generation that has just begun. Its message is changed. */
+static bool is_of_new_generation(struct ingest *ingest, struct message *message)
+{
+	const struct partition *partition =
+		partitions_find(&ingest->partitions, message->topic, message->partition);
+
+	if (partition == NULL || !partition->due || message->offset < partition->log.from)
+		return false;
+	message->generation = partition->log.generation;
+	return true;
+}
+
+/* The current batch has all the records that are not stored. */
+static int rename_rows(struct ingest *ingest, struct err *err)
+{
+	struct batch *batch = &ingest->storing.batch;
+	struct buf *id = &ingest->collector.encoded;
+	int r = 0;
+
+	for (size_t i = 0; i < batch->reject_count; i++)
+		(void)is_of_new_generation(ingest, batch->rejects[i].message);
+	for (size_t i = 0; r == 0 && i < batch->row_count; i++) {
+		struct message *message = batch->rows[i].message;
+		bool derived = identity_is_of_coordinates(message);
+
+		if (!is_of_new_generation(ingest, message) || !derived)
+			continue;
+		buf_reset(id);
+		identity_add_coordinates(id, message);
+		r = buf_ok(id) ? batch_rename(batch, i, buf_str(id), err) : err_memory(err);
+	}
+	return r;
+}
+
+/* --- The outcome ------------------------------------------------------------------------------- */
+
 /* The budget is released before the rows return to the batch, because their next placement requests
  * it again. */
 static void was_not_stored(
 	struct ingest *ingest, struct sent_batch *sent, int r, const struct err *err)
 {
+	struct err own = ERR_INIT;
+
 	release_budget(ingest, &sent->batch);
 	ingest->storing.commit_unknown = r == WRITER_UNKNOWN;
 	if (r < 0 || r == WRITER_UNKNOWN)
 		shrink_parts(ingest, &sent->batch);
 	if (r < 0)
 		refused_batches_note(&ingest->storing.refused, err, sent->batch.row_count);
+	if (r == WRITER_OTHER_LOG)
+		begin_generations(ingest, &sent->batch);
 	watermark_updates_in_doubt(ingest, &sent->batch);
 	return_to_batch(ingest, sent);
+	if (r == WRITER_OTHER_LOG) {
+		if (rename_rows(ingest, &own) < 0)
+			ingest_fault(ingest, &own);
+		return;
+	}
 	if (r == WRITER_FENCED) {
 		ingest_fenced(ingest);
 		return;

@@ -121,6 +121,8 @@ static void fill_update(struct watermark_update *update, const struct partition 
 	update->last_timestamp = has_last ? then->last.timestamp : -1;
 	update->last_digest = then->last.digest;
 	update->last_digest.known = has_last && then->last.digest.known;
+	update->log = partition->log;
+	update->other_log_from = -1;
 	update->read_to = end->next;
 }
 

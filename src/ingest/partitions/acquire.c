@@ -55,6 +55,7 @@ static void finish_partition(struct ingest *ingest, struct partition *partition,
 	const struct watermark *row, enum partition_state state)
 {
 	partition_note_row(partition, row);
+	partition->log = row->log;
 	partition->acquisition = 0;
 	partition->start.watermark_only = row->forced;
 	partition->state = state;

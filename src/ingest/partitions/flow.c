@@ -5,14 +5,22 @@
  */
 #include "ingest/partitions/flow.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "base/time/clock.h"
+#include "ingest/kafka/topic_ids.h"
 #include "ingest/partitions/steps.h"
 
-#define SEEK_RETRY_MS  100
-#define SEEK_LATE_MS   10000 /* before a seek that fails is logged */
-#define SEEK_LOG_MS    60000
-#define PAUSES_LATE_MS 10000
+#define SEEK_RETRY_MS      100
+#define SEEK_LATE_MS       10000 /* before a seek that fails is logged */
+#define SEEK_LOG_MS        60000
+#define PAUSES_LATE_MS     10000
+#define STOPPED_MS         200
+#define TOPIC_IDS_MS       3000
+#define TOPIC_IDS_RETRY_MS 60000
 
 bool flow_is_halted(const struct ingest *ingest)
 {
@@ -25,8 +33,15 @@ static void forget_seeks(struct partition *partition)
 	partition->seek_fails_logged_ms = 0;
 }
 
-/* A paused partition is not fetched, so no failed fetch would reveal that its topic was recreated. Therefore its last
- * record is verified when it flows again. */
+/* A paused partition is not fetched, so no failed fetch would reveal that its topic was recreated. Therefore the id of its
+ * topic and its last record are verified before it flows again. */
+static void note_stopped(struct partition *partition)
+{
+	partition_verify_last(partition);
+	if (partition->stopped_ms == 0)
+		partition->stopped_ms = clock_now_ms();
+}
+
 void flow_stop_all(struct ingest *ingest, enum stop reason)
 {
 	size_t count = 0;
@@ -39,7 +54,7 @@ void flow_stop_all(struct ingest *ingest, enum stop reason)
 		struct partition *partition = ingest->partitions.items[i];
 
 		if (partition->flowing)
-			partition_verify_last(partition);
+			note_stopped(partition);
 		partition->flowing = false;
 		forget_seeks(partition);
 	}
@@ -104,7 +119,7 @@ static void stop_paused_topics(struct ingest *ingest)
 		if (!partition->flowing || admission_reads(admission, partition->topic))
 			continue;
 		flow_pause(ingest, partition);
-		partition_verify_last(partition);
+		note_stopped(partition);
 	}
 }
 
@@ -157,6 +172,89 @@ static void note_seek(struct partition *partition, const char *error, int64_t no
 				"repeated, start this instance again"));
 }
 
+/* --- Topic ids --------------------------------------------------------------------------------- */
+
+/* The due partitions have few topics, mostly in runs. */
+static size_t list_topics(const struct ingest *ingest, struct topic_id *items)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		const struct partition *partition = ingest->partitions.items[i];
+		size_t at = count;
+
+		if (!partition->due)
+			continue;
+		while (at > 0 && strcmp(items[at - 1].topic, partition->topic) != 0)
+			at--;
+		if (at == 0)
+			items[count++] = (struct topic_id){ .topic = partition->topic };
+	}
+	return count;
+}
+
+static void note_topic_id(struct ingest *ingest, const struct topic_id *item, bool again)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		if (!partition->due || strcmp(partition->topic, item->topic) != 0)
+			continue;
+		if (again && item->id[0] != '\0' && strcmp(partition->topic_id, item->id) != 0)
+			partition->due = false;
+		memcpy(partition->topic_id, item->id, sizeof(item->id));
+	}
+}
+
+void flow_ask_topic_ids(struct ingest *ingest, bool again)
+{
+	CLEANUP(freep)
+	struct topic_id *items = calloc(ingest->partitions.count + 1, sizeof(*items));
+	size_t count = items == NULL ? 0 : list_topics(ingest, items);
+	struct err err = ERR_INIT;
+
+	if (count > 0 && clock_now_ms() >= ingest->topic_ids_at_ms &&
+		topic_ids_ask(consumer_handle(ingest->consumer), items, count, TOPIC_IDS_MS, &err) <
+			0) {
+		ingest->topic_ids_at_ms = clock_now_ms() + TOPIC_IDS_RETRY_MS;
+		log_warn("topic_ids_unknown", LOG_STR("error", err.text),
+			LOG_INT("retry_in_ms", TOPIC_IDS_RETRY_MS),
+			LOG_STR("next", "until then a topic that was created again is noticed only "
+					"if its last stored record is another one"));
+	}
+	for (size_t i = 0; i < count; i++)
+		note_topic_id(ingest, &items[i], again);
+}
+
+static bool may_flow(const struct ingest *ingest, const struct partition *partition, int64_t now_ms)
+{
+	return partition->state == PARTITION_READING && !partition->flowing &&
+	       now_ms >= partition->retry_at_ms && is_read(ingest, partition);
+}
+
+/* Before partitions flow again: the start offset of those whose topic was created again meanwhile is decided anew. A
+ * shorter stop is not long enough to delete a topic, to create it and to fill it. */
+static void recheck_stopped(struct ingest *ingest, int64_t now_ms)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		partition->due = may_flow(ingest, partition, now_ms) &&
+				 partition->stopped_ms != 0 &&
+				 now_ms - partition->stopped_ms >= STOPPED_MS;
+	}
+	flow_ask_topic_ids(ingest, false);
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		if (partition->due &&
+			topic_log_match(&partition->log, partition->topic_id) == TOPIC_ID_OTHER)
+			flow_recheck(ingest, partition);
+	}
+}
+
+/* --- The step ---------------------------------------------------------------------------------- */
+
 void flow_step(struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();
@@ -168,11 +266,11 @@ void flow_step(struct ingest *ingest)
 	stop_paused_topics(ingest);
 	if (ingest->stops != 0)
 		return;
+	recheck_stopped(ingest, now_ms);
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
 
-		partition->due = partition->state == PARTITION_READING && !partition->flowing &&
-				 now_ms >= partition->retry_at_ms && is_read(ingest, partition);
+		partition->due = may_flow(ingest, partition, now_ms);
 		if (!partition->due && now_ms >= partition->retry_at_ms)
 			forget_seeks(partition);
 	}
@@ -188,6 +286,8 @@ void flow_step(struct ingest *ingest)
 			partitions_find(&ingest->partitions, items[i].topic, items[i].partition);
 
 		partition->flowing = items[i].error == NULL;
+		if (partition->flowing)
+			partition->stopped_ms = 0;
 		partition->retry_at_ms = partition->flowing ? 0 : now_ms + SEEK_RETRY_MS;
 		note_seek(partition, items[i].error, now_ms);
 	}

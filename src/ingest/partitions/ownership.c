@@ -95,6 +95,7 @@ void ownership_moved(
 	ownership_forget(ingest, partition);
 	flow_stop(ingest, partition, PARTITION_TAKEN);
 	partition_note_row(partition, row);
+	partition->log = row->log;
 	partition->verify.offset = -1;
 	partition->start.from_next = false;
 	partition->start.watermark_only = true;

@@ -144,6 +144,7 @@ void partition_reset(struct partition *partition, enum partition_state state)
 		.table = { .next = -1, .last = { .offset = -1, .timestamp = -1 } },
 		.read = { .next = -1, .last = { .offset = -1, .timestamp = -1 } },
 		.verify = { .offset = -1 },
+		.log = TOPIC_LOG_FIRST,
 		.update = { .in_doubt = partition->update.in_doubt, .tried_next = -1 },
 		.offsets = { .group = -1, .stored = -1, .committed = -1 },
 		.rules = partition->rules,
@@ -188,6 +189,19 @@ void partition_verify_last(struct partition *partition)
 	last.digest = last.offset == table->offset ? table->digest : partition->read.last.digest;
 	if (last.timestamp >= 0 || last.digest.known)
 		partition->verify = last;
+}
+
+/* The update must repeat the last record of the table if none was read since. After a seek it waits for a record, because
+ * the first update ends the effect of the seek. */
+void partition_verified(struct partition *partition)
+{
+	partition->verify.offset = -1;
+	if (!topic_log_note_id(&partition->log, partition->topic_id) || partition->table.next < 0 ||
+		partition->table.forced)
+		return;
+	if (partition->read.last.offset < 0 && !partition->update.touched)
+		partition->read.last = partition->table.last;
+	partition->update.touched = true;
 }
 
 int64_t partition_seek_offset(const struct partition *partition)

@@ -121,6 +121,10 @@ struct partition {
 	struct read_position read;
 	/* the record at this offset must have this timestamp and digest; offset -1 = verified */
 	struct last_record verify;
+	struct topic_log log;          /* that is read; table.next and this belong together */
+	char topic_id[TOPIC_ID_BYTES]; /* what a broker sent last; "" = none */
+	/* since when it does not flow, and its topic may have been created again; 0 = that was excluded */
+	int64_t stopped_ms;
 	struct start_hints start;
 	struct pending_update update;
 	struct group_offsets offsets;
@@ -171,10 +175,13 @@ void partition_reset(struct partition *partition, enum partition_state state);
 /* Kafka took the partition away, but the table still names this instance: keeps it for dispatch
  * only. */
 void partition_keep(struct partition *partition);
-/* Copies the row in inbox_offsets. */
+/* Copies the row in inbox_offsets, except `log`, which can be ahead of the row. */
 void partition_note_row(struct partition *partition, const struct watermark *row);
 /* Requests the verification of the last record read, if there is one, before reading continues. */
 void partition_verify_last(struct partition *partition);
+/* The record to verify is as expected, or nothing can show the opposite. The log then has the id that a broker sent, which
+ * a later watermark update stores. */
+void partition_verified(struct partition *partition);
 /* The offset from which librdkafka must read. */
 int64_t partition_seek_offset(const struct partition *partition);
 

@@ -18,12 +18,21 @@
 
 #define RETRY_MS 1000
 
-/* The answers of the brokers about the due partitions: three arrays in the same order. */
+/* The answers of the brokers about the due partitions: three arrays in the same order. Their topic ids are in the partitions. */
 struct answers {
 	struct partition_offset *low;
 	struct partition_offset *high;
 	struct partition_offset *group;
 	size_t count;
+};
+
+/* What is decided about one partition. */
+struct decision {
+	struct start_offset_facts facts;
+	struct start_offset position;
+	bool sought;    /* an operator chose the watermark: outside the log it proves nothing */
+	bool other_log; /* the topic was created again */
+	enum topic_id_match id;
 };
 
 static int ask(struct ingest *ingest, const struct answers *answers, struct err *err)
@@ -34,8 +43,16 @@ static int ask(struct ingest *ingest, const struct answers *answers, struct err 
 	int r = broker_query_committed(kafka, answers->group, answers->count, err);
 
 	if (r == 0)
+		flow_ask_topic_ids(ingest, false);
+	if (r == 0)
 		r = broker_query_log(kafka, begin, answers->low, answers->count, err);
-	return r == 0 ? broker_query_log(kafka, end, answers->high, answers->count, err) : r;
+	if (r == 0)
+		r = broker_query_log(kafka, end, answers->high, answers->count, err);
+	/* A topic with the same id before and behind these requests was not created again between them, so the ends are those
+	 * of its log. */
+	if (r == 0)
+		flow_ask_topic_ids(ingest, true);
+	return r;
 }
 
 static void log_retry(struct ingest *ingest, const char *error)
@@ -50,13 +67,23 @@ static void log_retry(struct ingest *ingest, const char *error)
 /* --- Logging the decision ---------------------------------------------------------------------- */
 
 static void log_recreated(
-	struct ingest *ingest, const struct partition *partition, int64_t old, int64_t start)
+	struct ingest *ingest, const struct partition *partition, const struct decision *decision)
 {
+	const struct start_offset_facts *facts = &decision->facts;
+
 	log_warn("topic_recreated", LOG_STR("topic", partition->topic),
-		LOG_INT("partition", partition->partition), LOG_INT("old_offset", old),
-		LOG_INT("new_offset", start),
-		LOG_STR("next",
-			"reading from the earliest record; known ids are not stored twice"));
+		LOG_INT("partition", partition->partition),
+		LOG_INT("old_offset", facts->watermark >= 0 ? facts->watermark : facts->group),
+		LOG_INT("new_offset", decision->position.start),
+		LOG_INT("generation", partition->log.generation),
+		LOG_STR("why", decision->id == TOPIC_ID_OTHER ? "Kafka has another id for the topic"
+			       : decision->id == TOPIC_ID_SAME
+				       ? "the topic has the same id, but its log lost records"
+				       : "the last stored record is not in the log"),
+		LOG_STR("next", decision->position.recreated
+					? "reading from the earliest record; known ids are not "
+					  "stored twice"
+					: "reading from the offset that an operator chose"));
 	metric_add(
 		metrics_get(ingest->options.metrics, METER_TOPIC_RECREATED, partition->topic, NULL),
 		1);
@@ -93,17 +120,15 @@ static void log_sought(const struct partition *partition, const struct start_off
 
 /* The watermark of a seek is the offset that an operator asked for, not one that was read. Outside
  * the log it proves neither a recreated topic nor records that were deleted unread. */
-static void log_decision(struct ingest *ingest, const struct partition *partition,
-	const struct start_offset_facts *facts, const struct start_offset *position)
+static void log_decision(
+	struct ingest *ingest, const struct partition *partition, const struct decision *decision)
 {
-	int64_t old = facts->watermark >= 0 ? facts->watermark : facts->group;
-
-	if (partition->table.forced && partition->start.watermark_only && facts->watermark >= 0)
-		log_sought(partition, facts, position);
-	else if (position->recreated)
-		log_recreated(ingest, partition, old, position->start);
-	else if (position->gap)
-		log_gap(ingest, partition, position);
+	if (decision->sought)
+		log_sought(partition, &decision->facts, &decision->position);
+	if (decision->other_log || (decision->position.recreated && !decision->sought))
+		log_recreated(ingest, partition, decision);
+	else if (decision->position.gap && !decision->sought)
+		log_gap(ingest, partition, &decision->position);
 }
 
 static void refuse(struct ingest *ingest, const struct partition *partition)
@@ -143,6 +168,26 @@ static struct start_offset_facts facts_of(const struct ingest *ingest,
 	};
 }
 
+/* The topic id alone proves that a topic was created again, or that it was not: a log with the same id has lost records,
+ * and those that are read again must find their rows. Without an id, the last stored record decides. */
+static int decide(const struct ingest *ingest, const struct partition *partition,
+	const struct answers *answers, size_t i, struct decision *out)
+{
+	int r;
+
+	*out = (struct decision){
+		.facts = facts_of(ingest, partition, answers, i),
+		.sought = partition->table.forced && partition->start.watermark_only &&
+			  partition->table.next >= 0,
+		.id = topic_log_match(&partition->log, partition->topic_id),
+	};
+	out->other_log = out->id == TOPIC_ID_OTHER;
+	out->facts.recreated |= out->other_log && !out->sought;
+	r = start_offset_decide(&out->facts, &out->position);
+	out->other_log |= out->position.recreated && !out->sought && out->id == TOPIC_ID_UNPROVEN;
+	return r;
+}
+
 static void set_verification(struct partition *partition, const struct start_offset_facts *facts,
 	const struct start_offset *position)
 {
@@ -156,37 +201,48 @@ static void set_verification(struct partition *partition, const struct start_off
 	}
 }
 
-static void apply(struct ingest *ingest, struct partition *partition,
-	const struct start_offset_facts *facts, const struct start_offset *position)
+/* The group's offset is one of the earlier log. */
+static void begin_log(struct partition *partition, const struct decision *decision)
 {
+	if (decision->other_log)
+		topic_log_begin(&partition->log, 0, partition->topic_id);
+	if (!decision->position.recreated)
+		return;
+	partition->start.rewound = true;
+	partition->offsets.group = -1;
+}
+
+static void apply(
+	struct ingest *ingest, struct partition *partition, const struct decision *decision)
+{
+	const struct start_offset *position = &decision->position;
 	bool elsewhere = position->recreated || position->gap;
 
-	log_decision(ingest, partition, facts, position);
-	set_verification(partition, facts, position);
+	set_verification(partition, &decision->facts, position);
 	partition->read.next = position->start;
 	if (!partition->start.from_next) {
 		partition->read.last.offset = -1;
-		partition->offsets.group = facts->group;
+		partition->offsets.group = decision->facts.group;
 	}
-	if (elsewhere)
+	if (elsewhere || decision->other_log)
 		partition->read.last.offset = -1;
-	if (position->recreated) {
-		partition->start.rewound = true;
-		partition->offsets.group = -1;
-	}
+	begin_log(partition, decision);
+	log_decision(ingest, partition, decision);
 	/* A start offset that differs from the watermark is written to the table without waiting for a record. Otherwise
 	 * the next start would decide again and log the same gap again. */
-	if (elsewhere || partition->table.next < 0) {
+	if (elsewhere || decision->other_log || partition->table.next < 0)
 		partition->update.touched = true;
-		if (ingest->storing.since_us == 0)
-			ingest->storing.since_us = clock_now_us();
-	} else if (partition->read.next <= partition->table.next) {
+	else if (partition->read.next <= partition->table.next)
 		/* a group that lost its offset gets it back */
 		partition->offsets.stored = partition->read.next;
-	}
+	if (partition->verify.offset < 0)
+		partition_verified(partition);
+	if (partition->update.touched && ingest->storing.since_us == 0)
+		ingest->storing.since_us = clock_now_us();
 	partition->start.watermark_only = false;
 	partition->start.from_next = false;
 	partition->start.recreated = false;
+	partition->stopped_ms = 0;
 	partition->state = PARTITION_READING;
 }
 
@@ -208,19 +264,19 @@ static void decide_one(struct ingest *ingest, const struct answers *answers, siz
 	const char *error = missing_answer(answers, i);
 	struct partition *partition = partitions_find(
 		&ingest->partitions, answers->low[i].topic, answers->low[i].partition);
-	struct start_offset_facts facts;
-	struct start_offset position;
+	struct decision decision;
 
+	if (!partition->due) /* its topic was created again meanwhile */
+		return;
 	if (error != NULL) {
 		partition->retry_at_ms = clock_now_ms() + RETRY_MS;
 		log_retry(ingest, error);
 		return;
 	}
-	facts = facts_of(ingest, partition, answers, i);
-	if (start_offset_decide(&facts, &position) == START_OFFSET_REFUSED)
+	if (decide(ingest, partition, answers, i, &decision) == START_OFFSET_REFUSED)
 		refuse(ingest, partition);
 	else
-		apply(ingest, partition, &facts, &position);
+		apply(ingest, partition, &decision);
 }
 
 void start_offset_step(struct ingest *ingest)

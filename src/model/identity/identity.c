@@ -310,8 +310,9 @@ static int find_source(struct search *search)
 	return r;
 }
 
-/* The record has no id, so its coordinates are the id. The timestamp is part of it: after a topic was deleted and
- * created again, another record has the same offset. */
+/* The record has no id, so its coordinates are the id. After a topic was deleted and created again, another record has
+ * the same offset, and perhaps the same timestamp. So the generation is a part of the id, but not the first one: the ids
+ * of the first generation are older than generations. */
 static int use_coordinates(struct search *search, struct found *found)
 {
 	const struct record *record = search->record;
@@ -323,8 +324,11 @@ static int use_coordinates(struct search *search, struct found *found)
 			"coordinates",
 			record->topic);
 	buf_reset(scratch);
-	buf_addf(scratch, "%s/%d/%lld@%lld", record->topic, (int)record->partition,
-		(long long)record->offset, (long long)record->timestamp_ms);
+	identity_add_coordinates(scratch, &(struct message){ .topic = record->topic,
+						  .partition = record->partition,
+						  .offset = record->offset,
+						  .timestamp_ms = record->timestamp_ms,
+						  .generation = record->generation });
 	if (!buf_ok(scratch))
 		return err_memory(search->err);
 	*found = (struct found){ { scratch->data, scratch->length }, "the coordinates" };
@@ -398,4 +402,23 @@ int identity_find(struct identity_finder *finder, const struct identity_rules *r
 		return IDENTITY_SKIP;
 	r = find_id(&search);
 	return r == 0 ? find_source(&search) : r;
+}
+
+void identity_add_coordinates(struct buf *out, const struct message *message)
+{
+	buf_addf(out, "%s/%d/%lld@%lld", message->topic, (int)message->partition,
+		(long long)message->offset, (long long)message->timestamp_ms);
+	if (message->generation > 1)
+		buf_addf(out, "#%d", (int)message->generation);
+}
+
+bool identity_is_of_coordinates(const struct message *message)
+{
+	struct buf id = BUF_INIT;
+	bool same;
+
+	identity_add_coordinates(&id, message);
+	same = buf_ok(&id) && strcmp(buf_str(&id), message->event_id) == 0;
+	buf_fini(&id);
+	return same;
 }

@@ -10,6 +10,7 @@
 #define MODEL_IDENTITY_IDENTITY_H
 
 #include "base/err.h"
+#include "model/message/message.h"
 #include "model/message/record.h"
 
 #define IDENTITY_MAX_BYTES 1024 /* of an id, a type or a source */
@@ -53,8 +54,14 @@ void identity_finder_free(struct identity_finder *finder);
  * skipped record is never rejected for its id. FAULT_MEMORY.  Reasons: id_missing, id_conflict, cloudevent_malformed,
  * and X_empty, X_too_long, X_nul, X_not_utf8 for X = id, type, source. An empty type or source counts as not found. A
  * record without a source has its topic as source. A record without an id gets `topic/partition/offset@timestamp_ms`
- * (the timestamp is -1 if there is none), unless the rules reject it. */
+ * (the timestamp is -1 if there is none), with `#generation` behind it from the second generation on, unless the rules
+ * reject it. */
 int identity_find(struct identity_finder *finder, const struct identity_rules *rules,
 	const struct record *record, struct identity *out, struct err *err);
+
+/* Appends the id that a record without an id has: of the coordinates of its message. */
+void identity_add_coordinates(struct buf *out, const struct message *message);
+/* True if the message has that id. Without memory: false. */
+bool identity_is_of_coordinates(const struct message *message);
 
 #endif

@@ -179,6 +179,23 @@ void batch_drop_below(struct batch *batch, const char *topic, int32_t partition,
 	}
 }
 
+int batch_rename(struct batch *batch, size_t row, const char *event_id, struct err *err)
+{
+	struct message **at = &batch->rows[row].message;
+	struct message from = **at;
+	struct message *renamed = NULL;
+	int r;
+
+	from.event_id = event_id;
+	r = message_new(&renamed, &from, err);
+	if (r < 0)
+		return r;
+	batch->bytes = batch->bytes - (*at)->bytes + renamed->bytes;
+	message_free(*at);
+	*at = renamed;
+	return 0;
+}
+
 void batch_drop_partition(struct batch *batch, const char *topic, int32_t partition)
 {
 	batch_drop_below(batch, topic, partition, INT64_MAX);

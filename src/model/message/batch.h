@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "model/admission/admission.h"
+#include "model/identity/topic_log.h"
 #include "model/message/message.h"
 
 enum insert_result {
@@ -45,6 +46,10 @@ struct watermark_update {
 	int64_t last_offset;    /* last record of the batch, -1 = NULL */
 	int64_t last_timestamp; /* its timestamp in ms, -1 = NULL */
 	struct log_digest last_digest;
+	struct topic_log log; /* after */
+	/* a record without an id is stored with another payload: the lowest offset of these; -1 = none. Set by
+	 * the store, which then stores nothing. */
+	int64_t other_log_from;
 	int64_t read_to; /* ingest: the offset up to which the partition was read for this batch */
 };
 
@@ -76,6 +81,8 @@ int batch_add_again(struct batch *batch, struct message *message, size_t stream,
 int batch_reject(struct batch *batch, struct message *message, const char *reason, struct err *err);
 /* Drops the rejects that were made of refused rows. The transaction in which they were refused is not committed. */
 void batch_drop_refused(struct batch *batch);
+/* Gives a row another event id. FAULT_MEMORY: nothing has changed. */
+int batch_rename(struct batch *batch, size_t row, const char *event_id, struct err *err);
 /* The watermark update of this partition. A new one has all fields zero except topic and partition. NULL: no memory.
  * `topic` is borrowed and must live as long as the batch. */
 struct watermark_update *watermark_update(

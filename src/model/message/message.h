@@ -23,6 +23,7 @@ struct message {
 	int32_t partition;
 	int64_t offset;
 	int64_t timestamp_ms; /* -1 = none */
+	int32_t generation;   /* of its record; set by ingest only */
 	struct bytes key;     /* absent and empty are different */
 	struct bytes payload; /* absent = tombstone */
 	struct bytes

@@ -20,6 +20,7 @@ struct record {
 	int32_t partition;
 	int64_t offset;
 	int64_t timestamp_ms; /* -1: the broker gave none */
+	int32_t generation;   /* of its log, see model/identity/topic_log.h; 0 and 1 = the first */
 	struct bytes key;     /* absent and empty are different, here and in the payload */
 	struct bytes payload; /* absent = tombstone */
 	const struct header *headers;

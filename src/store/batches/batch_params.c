@@ -18,11 +18,13 @@ struct record_arrays {
 	int key;
 	int headers;
 	int payload;
+	bool of_generation;
 };
 
-static struct record_arrays open_record(struct params *params)
+/* `of_generation`: see array_coordinate_time(). */
+static struct record_arrays open_record(struct params *params, bool of_generation)
 {
-	struct record_arrays arrays;
+	struct record_arrays arrays = { .of_generation = of_generation };
 
 	arrays.topic = params_array(params, ARRAY_TEXT);
 	arrays.partition = params_array(params, ARRAY_INT);
@@ -42,7 +44,8 @@ static void add_record(
 	array_text(params, arrays->topic, message->topic);
 	array_int(params, arrays->partition, message->partition);
 	array_bigint(params, arrays->offset, message->offset);
-	array_timestamp(params, arrays->timestamp, message->timestamp_ms);
+	array_coordinate_time(params, arrays->timestamp, message->timestamp_ms,
+		arrays->of_generation ? message->generation : 1);
 	array_bytes(params, arrays->key, message->key);
 	array_bytes(params, arrays->headers, no_headers ? bytes_of("[]") : message->headers);
 	array_bytes(params, arrays->payload, message->payload);
@@ -87,7 +90,7 @@ void fill_messages(struct batch_writer *writer, const struct batch *batch, const
 	source = params_array(params, ARRAY_TEXT);
 	event_id = params_array(params, ARRAY_TEXT);
 	event_type = params_array(params, ARRAY_TEXT);
-	record = open_record(params);
+	record = open_record(params, false);
 	digest = params_array(params, ARRAY_BYTEA);
 	placement = params_array(params, ARRAY_SMALLINT);
 	asks = params_array(params, ARRAY_SMALLINT);
@@ -143,7 +146,7 @@ void fill_conflicts(struct batch_writer *writer, const struct batch *batch, cons
 	params_reset(params);
 	source = params_array(params, ARRAY_TEXT);
 	event_id = params_array(params, ARRAY_TEXT);
-	record = open_record(params);
+	record = open_record(params, true);
 	digest = params_array(params, ARRAY_BYTEA);
 	consumer = params_array(params, ARRAY_TEXT);
 	for (size_t i = 0; i < count; i++) {
@@ -166,7 +169,7 @@ void fill_rejects(struct batch_writer *writer, const struct batch *batch, const 
 	int reason;
 
 	params_reset(params);
-	record = open_record(params);
+	record = open_record(params, true);
 	reason = params_array(params, ARRAY_TEXT);
 	for (size_t i = 0; i < count; i++) {
 		const struct batch_reject *reject = &batch->rejects[items[i]];
@@ -231,6 +234,9 @@ static void add_updates(
 	int last_offset = params_array(params, ARRAY_BIGINT);
 	int last_timestamp = params_array(params, ARRAY_TIMESTAMP);
 	int last_digest = params_array(params, ARRAY_BYTEA);
+	int generation = params_array(params, ARRAY_INT);
+	int from = params_array(params, ARRAY_BIGINT);
+	int topic_ids = params_array(params, ARRAY_TEXT);
 
 	for (size_t i = 0; i < count; i++) {
 		array_text(params, topic, updates[i]->topic);
@@ -241,6 +247,10 @@ static void add_updates(
 		array_bigint_or_null(params, last_offset, updates[i]->last_offset);
 		array_timestamp(params, last_timestamp, updates[i]->last_timestamp);
 		add_log_digest(params, last_digest, updates[i]);
+		array_int(params, generation, updates[i]->log.generation);
+		array_bigint(params, from, updates[i]->log.from);
+		array_text(params, topic_ids,
+			updates[i]->log.ids[0] == '\0' ? NULL : updates[i]->log.ids);
 	}
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/faultpoint.h"
 #include "base/text/utf8.h"
+#include "model/identity/identity.h"
 #include "queries.h"
 #include "store/batches/writer_state.h"
 
@@ -363,12 +364,32 @@ static int keep_bare(const struct writing *w, size_t item, const struct err *why
 	return write_items(w, &item, 1, true, err);
 }
 
+/* True if the conflict is one of coordinates, not of an id that a producer has sent. Two records of one log never have
+ * the same coordinates. */
+static bool is_of_other_log(struct batch *batch, const struct message *message, bool stored)
+{
+	if (!stored || !identity_is_of_coordinates(message))
+		return false;
+	for (size_t i = 0; i < batch->update_count; i++) {
+		struct watermark_update *update = &batch->updates[i];
+
+		if (update->partition != message->partition ||
+			strcmp(update->topic, message->topic) != 0)
+			continue;
+		if (update->other_log_from < 0 || message->offset < update->other_log_from)
+			update->other_log_from = message->offset;
+		return true;
+	}
+	return false;
+}
+
 /* Keeps the duplicates in `items` whose payload differs from the stored one. Asks the server only
  * about those that do not repeat a recently stored message according to the cache. */
-static int keep_conflicts(struct batch_writer *writer, const struct batch *batch, size_t *items,
+static int keep_conflicts(struct batch_writer *writer, struct batch *batch, size_t *items,
 	size_t *count, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
+	bool other_log = false;
 	size_t asked = 0;
 	int kept = 0;
 	int r;
@@ -385,13 +406,17 @@ static int keep_conflicts(struct batch_writer *writer, const struct batch *batch
 	if (r != 0)
 		return r;
 	for (size_t i = 0; i < asked; i++) {
-		if (kept < rows_count(rows) && rows_int(rows, kept, 0) == (int64_t)i)
+		const struct message *message = batch->rows[items[i]].message;
+
+		if (kept < rows_count(rows) && rows_int(rows, kept, 0) == (int64_t)i) {
+			other_log |= is_of_other_log(batch, message, rows_bool(rows, kept, 1));
 			items[kept++] = items[i];
-		else
-			dedup_cache_add(writer->cache, batch->rows[items[i]].message);
+		} else {
+			dedup_cache_add(writer->cache, message);
+		}
 	}
 	*count = (size_t)kept;
-	return 0;
+	return other_log ? WRITER_OTHER_LOG : 0;
 }
 
 static int store_conflicts(struct batch_writer *writer, struct batch *batch, struct err *err)

@@ -43,6 +43,9 @@ enum {
 	/* a new row got a seq that is in use, or that is lower than earlier ones: nothing was
 	 * stored. `err` says what to do. No batch can be stored until then. */
 	WRITER_DAMAGED = 4,
+	/* A record without an id has the id of a stored one with another payload. So the stored one belongs to another log
+	 * of the topic: nothing was stored, and `other_log_from` of the watermark updates says where. */
+	WRITER_OTHER_LOG = 5,
 };
 /* Sends the batch. Until batch_writer_finish() nothing else may use the connection, and the batch
  * must not change. After a fault there is nothing to finish. */

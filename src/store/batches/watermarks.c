@@ -3,6 +3,7 @@
  */
 #include "store/batches/watermarks.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +51,10 @@ static int read_watermark(
 		.last_timestamp = rows_timestamp_ms(rows, row, 5),
 		.forced = rows_bool(rows, row, 6),
 		.mine = rows_int(rows, row, 7) == writer->instance,
+		.log = { (int32_t)rows_int(rows, row, 9), rows_int(rows, row, 10), "" },
 	};
+	if (!rows_is_null(rows, row, 11))
+		(void)snprintf(out->log.ids, sizeof(out->log.ids), "%s", rows_text(rows, row, 11));
 	out->last_digest = read_digest(rows, row, out->last_offset);
 	return out->topic == NULL ? FAULT_MEMORY : 0;
 }

@@ -19,6 +19,7 @@ struct watermark {
 	int64_t last_offset;    /* -1: none */
 	int64_t last_timestamp; /* ms; -1: none */
 	struct log_digest last_digest;
+	struct topic_log log;
 	bool forced; /* inbox.seek() was called: the watermark alone decides the start offset */
 	bool mine;   /* the owner is this instance */
 };

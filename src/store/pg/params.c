@@ -13,6 +13,7 @@
 
 /* PostgreSQL counts microseconds from 2000-01-01. Its timestamps end in the year 294276. */
 #define EPOCH_2000_MS    946684800000LL
+#define US_PER_MS        1000
 #define TIMESTAMP_MIN_US (-211813488000000000LL)
 #define TIMESTAMP_MAX_US 9223371331199999999LL
 
@@ -204,20 +205,33 @@ void array_bytes(struct params *params, int array, struct bytes value)
 	buf_add(buf, value.data, value.length);
 }
 
-void array_timestamp(struct params *params, int array, int64_t unix_ms)
+static void put_timestamp(struct params *params, int array, int64_t unix_ms, int us_more)
 {
 	int64_t us;
 
-	if (unix_ms == -1) {
-		array_null(params, array);
-		return;
-	}
 	if (__builtin_sub_overflow(unix_ms, EPOCH_2000_MS, &us) ||
-		__builtin_mul_overflow(us, 1000, &us))
+		__builtin_mul_overflow(us, US_PER_MS, &us) ||
+		__builtin_add_overflow(us, us_more, &us))
 		us = unix_ms < 0 ? TIMESTAMP_MIN_US : TIMESTAMP_MAX_US;
 	if (us < TIMESTAMP_MIN_US)
 		us = TIMESTAMP_MIN_US;
 	if (us > TIMESTAMP_MAX_US)
 		us = TIMESTAMP_MAX_US;
 	array_bigint(params, array, us);
+}
+
+void array_timestamp(struct params *params, int array, int64_t unix_ms)
+{
+	if (unix_ms == -1)
+		array_null(params, array);
+	else
+		put_timestamp(params, array, unix_ms, 0);
+}
+
+void array_coordinate_time(struct params *params, int array, int64_t unix_ms, int32_t generation)
+{
+	if (generation > 1)
+		put_timestamp(params, array, unix_ms, (generation - 1) % US_PER_MS);
+	else
+		array_timestamp(params, array, unix_ms);
 }

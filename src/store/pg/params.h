@@ -65,5 +65,12 @@ void array_bytes(
 /* Milliseconds since 1970; -1 = NULL. A value outside the range of timestamptz becomes the nearest
  * bound. */
 void array_timestamp(struct params *params, int array, int64_t unix_ms);
+/*
+ * The time of a record in inbox_rejects and inbox_conflicts, where coordinates are unique: from the second generation on
+ * as many microseconds later as there are earlier ones. Kafka's timestamps have milliseconds. Otherwise a record of another
+ * generation with the same coordinates would count as this one. A further column would need another unique index,
+ * with which the ON CONFLICT of older sidecars fails (docs/adr/0037).
+ */
+void array_coordinate_time(struct params *params, int array, int64_t unix_ms, int32_t generation);
 
 #endif

@@ -1,0 +1,29 @@
+/*
+ * The ids that Kafka gives to topics (KIP-516). A topic that was deleted and created again has another one. librdkafka
+ * has the request from 2.3 on. inboxd is also built with earlier headers; whether the loaded library has it is known
+ * only at run time. Must run on the thread that polls `kafka`.
+ */
+#ifndef INGEST_KAFKA_TOPIC_IDS_H
+#define INGEST_KAFKA_TOPIC_IDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "model/identity/topic_log.h"
+
+struct rd_kafka_s; /* of consumer_handle() or probe_handle() */
+
+struct topic_id {
+	const char *topic;       /* borrowed */
+	char id[TOPIC_ID_BYTES]; /* "" = the library, the cluster or this topic has none */
+};
+
+/* False: every id is "". */
+bool topic_ids_are_known_to_library(void);
+/* Fills the ids of the topics, which differ. Waits at most timeout_ms. FAULT_KAFKA: no broker has answered, and every id
+ * is "". */
+int topic_ids_ask(struct rd_kafka_s *kafka, struct topic_id *items, size_t count, int timeout_ms,
+	struct err *err);
+
+#endif
