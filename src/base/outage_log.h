@@ -2,6 +2,10 @@
  * Decides which lines of the log an outage gets: one when it begins, one a minute while attempts fail, one when it
  * ends. `failures` counts the failed attempts since it began. A failure of another kind than before (at most 32 kinds)
  * gets its own line, once in an outage. Zeroed: there is no outage. One thread; the caller supplies the time.
+ *
+ * A failure may come back at once, between successes: a statement is refused at each attempt while others succeed. An
+ * outage that begins so soon after the last failure of the one before, with a kind that had a line, has no line of its own
+ * until a minute after that line.
  */
 #ifndef BASE_OUTAGE_LOG_H
 #define BASE_OUTAGE_LOG_H
@@ -12,12 +16,15 @@
 #include "base/log.h"
 
 #define OUTAGE_LINE_MS 60000
+#define OUTAGE_BEAT_MS 15000 /* above the longest pause between two attempts */
 
 struct outage_log {
-	int64_t failures; /* 0: there is no outage */
-	int64_t since_ms; /* the first failure */
-	int64_t line_ms;  /* the last line */
-	uint32_t kinds;   /* that had a line; 0: no line yet */
+	int64_t failures;  /* 0: there is no outage */
+	int64_t since_ms;  /* the first failure */
+	int64_t line_ms;   /* the last line */
+	int64_t failed_ms; /* the last failure, also of the outage before */
+	uint32_t kinds;    /* that had a line; 0: no line yet */
+	uint32_t told; /* kinds that had a line in outages before, which came back within a beat */
 };
 
 /* Counts a failure. True: write a line. */

@@ -116,6 +116,20 @@ def test_a_table_that_a_trigger_misses_is_not_the_schema(inboxd, streams, topic,
     assert "inboxd migrate" not in done.stderr
 
 
+def test_faults_between_successes_have_one_line_a_minute(inboxd, handler, streams, topic, inbox):
+    """Each claim is refused, and everything else succeeds."""
+    handler(inboxd, lambda delivery: retry(0) if "again" in delivery.event_id else DONE)
+    refuse(inbox, "NEW.claimed_by IS NOT NULL AND OLD.available_at IS NOT NULL", event="UPDATE")
+    streams.events(topic, ["again1", "again2"])
+    for number in range(8):
+        eventually(lambda wanted=number: faults(inboxd) > wanted)
+        streams.events(topic, [f"good{number}"])
+        inbox.wait_processed(number + 1)
+    said = [line for line in inboxd.stderr.splitlines() if "event=dispatch_database" in line and "level=warn" in line]
+    assert len(said) == 1 and "event=dispatch_database_refuses" in said[0], said
+    assert inboxd.get("/readyz")[0] == 200
+
+
 def test_a_verdict_whose_row_is_refused_delays_no_other(inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(DONE))
     refuse(inbox, "NEW.event_id = 'bad'", event="UPDATE OF processed_at")

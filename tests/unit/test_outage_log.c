@@ -74,9 +74,27 @@ static void the_next_outage_begins_with_a_line(void **state)
 	assert_true(outage_log_failed(&log, LOST, START));
 	assert_true(outage_log_ended(&log, &ended));
 	assert_false(outage_log_ended(&log, &ended));
-	assert_true(outage_log_failed(&log, LOST, START + 1));
+	assert_true(outage_log_failed(&log, LOST, START + OUTAGE_BEAT_MS));
 	assert_int_equal(log.failures, 1);
-	assert_int_equal(log.since_ms, START + 1);
+	assert_int_equal(log.since_ms, START + OUTAGE_BEAT_MS);
+}
+
+/* Each failure is followed by a success, which would end the outage. */
+static void failures_between_successes_have_a_line_a_minute(void **state)
+{
+	struct outage_log log = { .failures = 0 };
+	struct outage_log ended;
+	int failed = 0;
+	int back = 0;
+
+	(void)state;
+	for (int64_t at = 0; at < 3 * MINUTE; at += 1500) {
+		failed += outage_log_failed(&log, LOST, START + at);
+		back += outage_log_ended(&log, &ended);
+	}
+	assert_int_equal(failed, 3);
+	assert_int_equal(back, 3);
+	assert_true(outage_log_failed(&log, BUSY, START + 3 * MINUTE));
 }
 
 int main(void)
@@ -86,6 +104,7 @@ int main(void)
 		cmocka_unit_test(a_quiet_outage_has_no_line_in_its_first_minute),
 		cmocka_unit_test(a_failure_of_another_kind_has_its_own_line_once),
 		cmocka_unit_test(the_next_outage_begins_with_a_line),
+		cmocka_unit_test(failures_between_successes_have_a_line_a_minute),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,6 +62,25 @@ void jobs_ended(struct table *table, const struct job *job)
 		adapt_rows(&table->database, job);
 }
 
+/* The log line of each class, named as those of ingest. */
+static const struct {
+	const char *event;
+	const char *next;
+} lines[PG_ERROR_KINDS] = {
+#define WHEN_BACK "verdicts are kept and settled when the database answers again"
+#define BY_ROW                                                                                     \
+	"verdicts are kept and retried; a row that is refused while others are accepted is set "   \
+	"aside"
+	[PG_ERROR_LOST] = { "dispatch_database_lost", WHEN_BACK },
+	[PG_ERROR_BUSY] = { "dispatch_database_busy", WHEN_BACK },
+	[PG_ERROR_SLOW] = { "dispatch_database_busy", WHEN_BACK },
+	[PG_ERROR_RESOURCES] = { "dispatch_database_full", WHEN_BACK },
+	[PG_ERROR_READ_ONLY] = { "dispatch_database_read_only", WHEN_BACK },
+	[PG_ERROR_REFUSED] = { "dispatch_database_refuses", BY_ROW },
+	[PG_ERROR_DATA] = { "dispatch_database_refuses", BY_ROW },
+	[PG_ERROR_OTHER] = { "dispatch_database_refuses", BY_ROW },
+};
+
 static void note_fault(struct table *table, const struct job *job)
 {
 	struct database_state *database = &table->database;
@@ -76,12 +95,10 @@ static void note_fault(struct table *table, const struct job *job)
 		1);
 	database->connection_was_lost |= class == PG_ERROR_LOST;
 	if (outage_log_failed(&database->outage, class, now_ms))
-		log_warn(busy ? "dispatch_database_busy" : "dispatch_database_lost",
-			LOG_STR("error", job->err.text), LOG_STR("sqlstate", job->err.state),
+		log_warn(lines[class].event, LOG_STR("error", job->err.text),
+			LOG_STR("sqlstate", job->err.state),
 			LOG_STR("class", pg_error_class_name(class)), LOG_INT("retry_in_ms", delay),
-			LOG_STR("next",
-				"verdicts are kept and settled when the database answers again"),
-			LOG_OUTAGE(&database->outage, now_ms));
+			LOG_STR("next", lines[class].next), LOG_OUTAGE(&database->outage, now_ms));
 	database->hold_until_ms = now_ms + delay;
 }
 

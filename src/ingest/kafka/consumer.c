@@ -88,6 +88,8 @@ static const char *next_after(rd_kafka_resp_err_t code)
 	case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
 		return "checked again every kafka.topic.metadata.refresh.interval.ms; create it, "
 		       "or remove it from kafka.topics";
+	case RD_KAFKA_RESP_ERR__FATAL:
+		return "this instance ends, and a new one joins the group";
 	default:
 		return "librdkafka retries";
 	}
@@ -451,7 +453,10 @@ int consumer_poll(
 		return CONSUMER_NOTHING;
 	is_end = message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
 	if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR && !is_end) {
-		log_error_code(message->err, rd_kafka_message_errstr(message));
+		if (message->err == RD_KAFKA_RESP_ERR__FATAL)
+			report_fatal(consumer);
+		else
+			log_error_code(message->err, rd_kafka_message_errstr(message));
 		rd_kafka_message_destroy(message);
 		return CONSUMER_NOTHING;
 	}

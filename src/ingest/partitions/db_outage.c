@@ -44,8 +44,8 @@ static const struct reaction {
 	[PG_ERROR_RESOURCES] = { "database_full", "retry until the server has free resources", 10000, true },
 	[PG_ERROR_READ_ONLY] = { "database_read_only", "reconnect and look for the primary", 3000, true },
 	[PG_ERROR_REFUSED] = { "database_refuses", "retry until an operator has corrected it", 10000, true },
-	[PG_ERROR_DATA] = { "database_refuses", "again", 10000, true },
-	[PG_ERROR_OTHER] = { "database_refuses", "again", 10000, true },
+	[PG_ERROR_DATA] = { "database_refuses", "retry; after three refusals row by row", 10000, true },
+	[PG_ERROR_OTHER] = { "database_refuses", "retry; after three refusals row by row", 10000, true },
 };
 /* clang-format on */
 
