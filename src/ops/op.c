@@ -142,6 +142,8 @@ static int add_hint(enum command command, const char *schema, struct err *err)
 		     command == COMMAND_AUDIT || command == COMMAND_CONSUMERS ||
 		     command == COMMAND_OUTBOX || command == COMMAND_REQUESTS;
 
+	if (err_advice(err)[0] != '\0')
+		return 0;
 	if (strcmp(err->state, "42501") == 0) {
 		(void)err_prefix(err, GRANT, reads ? "inboxd_reader" : "inboxd_operator");
 		return 0;

@@ -86,6 +86,49 @@ def test_a_user_without_rights_gets_the_name_of_the_role(inboxd, inbox, topic, l
     assert f"grant it {role}, or" in words and "permission denied" in words
 
 
+@pytest.fixture
+def hides(inbox, name):
+    """hides(tables) -> a user who has the role of a sidecar; row-level security is switched on for the tables."""
+    users = []
+
+    def hide(inboxd, *tables):
+        assert inboxd.command("migrate", "--roles").returncode == 0
+        users.append(f"rls_{name}"[:60])
+        inbox.execute(f'CREATE ROLE "{users[0]}" LOGIN IN ROLE inboxd_sidecar')
+        for table in tables:
+            inbox.execute(f"ALTER TABLE inbox.{table} ENABLE ROW LEVEL SECURITY")
+        return users[0]
+
+    yield hide
+    for user in users:
+        inbox.execute(f'DROP ROLE "{user}"')
+
+
+HIDDEN = "row-level security hides its rows from inboxd"
+
+
+def test_tables_with_row_level_security_are_not_reported_as_empty(inboxd, hides, inbox):
+    """A DBA's event trigger switches it on for each new table. Without the setting of inboxd the tables are empty, then."""
+    tables = [row["tablename"] for row in inbox.query("SELECT tablename FROM pg_tables WHERE schemaname = 'inbox'")]
+    user = ["--set", f"postgres.user={hides(inboxd, *tables)}"]
+    for line in ("status", "list", "list --rejects", "show a", "keys", "outbox status", "outbox list", "replay --code UP --dry-run",
+                 "backfill x --dry-run"):
+        words = run(inboxd, *line.split(), *user, code=3)
+        assert HIDDEN in words and "ALTER TABLE" in words and "migrate" not in words and "grant it" not in words, words
+    inboxd.stop()
+    assert HIDDEN in run(inboxd, "run", *user, code=3)
+
+
+@pytest.mark.parametrize("table", ["inbox_schema_version", "outbox"])
+def test_check_names_row_level_security(inboxd, hides, table):
+    """Also if only the tables of a later migration have it."""
+    user = hides(inboxd, table)
+    answer = json.loads(inboxd.command("check", "--json", "--set", f"postgres.user={user}").stdout)
+    (failed,) = [check for check in answer["checks"] if check["result"] == "failed"]
+    assert failed["name"] == ("privileges" if table == "outbox" else "schema")
+    assert f'"{table}"' in failed["text"] and HIDDEN in failed["advice"]
+
+
 def test_a_standby_is_reported_as_a_standby(inboxd, postgres_server):
     standby = Standby(postgres_server).start()
     try:

@@ -50,6 +50,7 @@ int wire_error(const struct pg_result *result, struct err *err)
 	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 	const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
+	const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
 	bool quotes_values =
 		state != NULL && state[0] == '2' && (state[1] == '2' || state[1] == '3');
 
@@ -65,5 +66,11 @@ int wire_error(const struct pg_result *result, struct err *err)
 		note_name(err->schema, result, PG_DIAG_SCHEMA_NAME);
 		note_name(err->table, result, PG_DIAG_TABLE_NAME);
 	}
+	/* the SQLSTATE is that of any missing privilege, and the words are in the language of the server */
+	if (function != NULL && strcmp(function, "check_enable_rls") == 0)
+		return err_advise(err,
+			"row-level security hides its rows from inboxd; switch it off with ALTER "
+			"TABLE "
+			"... DISABLE ROW LEVEL SECURITY, or give the user of inboxd BYPASSRLS");
 	return FAULT_DATABASE;
 }

@@ -73,7 +73,7 @@ int migrate_check(struct db *db, int *found, struct err *err)
 		return SCHEMA_MISSING;
 	if (r != 0 && strcmp(words->state, "42703") == 0)
 		return SCHEMA_PRERELEASE;
-	if (r != 0 && strcmp(words->state, "42501") == 0) {
+	if (r != 0 && strcmp(words->state, "42501") == 0 && err_advice(words)[0] == '\0') {
 		(void)err_prefix(
 			words, "this PostgreSQL user may not read schema \"%s\"", db_schema(db));
 		return err_advise(words, "grant it the role inboxd_sidecar");

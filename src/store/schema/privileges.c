@@ -52,5 +52,5 @@ int privileges_check(struct db *db, bool requests, struct err *err)
 	if (r == 0 && rows_count(rows) > 0)
 		r = report_missing(rows, err);
 	rows_free(rows);
-	return r;
+	return r == 0 ? db_run(db, QUERY_CHECK_VISIBLE, NULL, NULL, err) : r;
 }
