@@ -81,6 +81,7 @@ GRANT EXECUTE ON FUNCTION
         text, text, text, timestamptz, timestamptz, int, bigint),
     inbox.replay_page(jsonb, bigint, int, text),
     inbox.replay_reject(bigint, text, text, text, text),
+    inbox.take_conflict(bigint, text, text),
     inbox.discard(text, text, text, text),
     inbox.retry_now(text, text, text, text),
     inbox.retry_page(jsonb, bigint, int, text),

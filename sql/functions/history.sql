@@ -8,9 +8,9 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Records what an operator did to one message, for a consumer or for all (NULL). False: nothing was changed, and a notice says
--- why. changes: which messages the caller changes.
+-- why. changes: which messages the caller changes. details: more for the audit.
 CREATE OR REPLACE FUNCTION inbox.audit_message(action text, source text, event_id text, consumer text, reason text, affected bigint,
-                                    changes text) RETURNS boolean
+                                    changes text, details jsonb DEFAULT '{}') RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     message text := format('event %L of source %L', event_id, source) || coalesce(' for consumer ' || quote_literal(consumer), '');
@@ -18,7 +18,7 @@ DECLARE
     others text;
 BEGIN
     PERFORM inbox.audit(action, jsonb_strip_nulls(jsonb_build_object(
-        'source', source, 'event_id', event_id, 'consumer', consumer)), reason, affected);
+        'source', source, 'event_id', event_id, 'consumer', consumer)) || details, reason, affected);
     IF affected > 0 THEN
         RETURN true;
     END IF;

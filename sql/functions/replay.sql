@@ -191,3 +191,55 @@ BEGIN
         'event_id', event_id, 'fate', outcome), reason, 1);
     RETURN outcome;
 END $$;
+
+-- Gives dead messages the payload and the headers of a conflict, and replays them: for a consumer, or for each one (NULL) for
+-- which the message is dead. The key and the coordinates stay, so that the message keeps its place. The earlier payload becomes a
+-- conflict, unless it is one already, and the conflict stays. NULL: there is no such conflict. False: the message is dead for
+-- no consumer.
+CREATE OR REPLACE FUNCTION inbox.take_conflict(conflict_seq bigint, reason text DEFAULT NULL, consumer text DEFAULT NULL)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    conflict inbox.inbox_conflicts;
+    taken bigint[];
+    affected bigint := 0;
+BEGIN
+    IF conflict_seq IS NULL THEN
+        PERFORM inbox.refuse('take_conflict', 'conflict_seq must be given');
+    END IF;
+    SELECT c.* INTO conflict FROM inbox.inbox_conflicts c WHERE c.seq = conflict_seq;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    WITH free AS MATERIALIZED (
+        SELECT m.seq FROM inbox.inbox_messages m
+        WHERE m.event_id = conflict.event_id AND m.source = conflict.source
+          AND (take_conflict.consumer IS NULL OR m.consumer = take_conflict.consumer) AND m.dead_at IS NOT NULL
+        ORDER BY m.seq
+        FOR NO KEY UPDATE SKIP LOCKED
+    ), kept AS (
+        INSERT INTO inbox.inbox_conflicts
+            (source, event_id, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers, payload, payload_digest)
+        SELECT m.source, m.event_id, m.topic, m.kafka_partition, m.kafka_offset, m.kafka_timestamp, m.key, m.headers,
+               m.payload, m.payload_digest
+        FROM inbox.inbox_messages m JOIN free ON free.seq = m.seq
+        WHERE m.payload_digest IS DISTINCT FROM conflict.payload_digest
+          AND (m.payload IS NOT NULL OR m.payload_digest IS NULL)
+        ON CONFLICT (topic, kafka_partition, kafka_offset, (coalesce(kafka_timestamp, '-infinity'::timestamptz)))
+            DO NOTHING
+    ), changed AS (
+        UPDATE inbox.inbox_messages m
+        SET payload = conflict.payload, payload_digest = conflict.payload_digest, headers = conflict.headers,
+            attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
+                'at', now(), 'took_conflict', conflict.seq, 'taken_by', session_user, 'reason', take_conflict.reason,
+                'was_digest', encode(m.payload_digest, 'hex'))))
+        FROM free WHERE m.seq = free.seq
+        RETURNING m.seq
+    )
+    SELECT array_agg(c.seq) INTO taken FROM changed c;
+    IF taken IS NOT NULL THEN
+        affected := inbox.replay_seqs(taken, 'dead', reason);
+    END IF;
+    RETURN inbox.audit_message('take_conflict', conflict.source, conflict.event_id, consumer, reason, affected, 'is dead',
+        jsonb_build_object('conflict', conflict_seq));
+END $$;

@@ -127,7 +127,8 @@ int op_resume(const struct op *op, struct err *err); /* in pause.c */
 int op_show(const struct op *op, struct err *err);
 int op_replay(const struct op *op, struct err *err);
 int op_replay_rejects(const struct op *op, struct err *err);
-int op_retry(const struct op *op, struct err *err); /* in replay.c, as the next two */
+int op_replay_conflict(const struct op *op, struct err *err); /* in replay_rejects.c */
+int op_retry(const struct op *op, struct err *err);           /* in replay.c, as the next two */
 int op_resolve(const struct op *op, struct err *err);
 int op_discard(const struct op *op, struct err *err);
 int op_handlers(const struct op *op, struct err *err);

@@ -741,6 +741,8 @@ int op_replay(const struct op *op, struct err *err)
 {
 	const struct cli *cli = op->cli;
 
+	if (cli->filter.conflict != 0)
+		return op_replay_conflict(op, err);
 	if (!cli->filter.rejects)
 		return run(op, &replay, err);
 	if (cli->word_count > 0 || op_has_filter(cli) || cli->bounds.after != 0)

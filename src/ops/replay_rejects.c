@@ -1,10 +1,14 @@
 /*
- * `inboxd replay --rejects`: applies the rules of the present configuration to each reject. A
+ * `inboxd replay --rejects` and `inboxd replay --conflict`: records that did not become messages.
+ *
+ * --rejects applies the rules of the present configuration to each reject. A
  * reject that the rules accept becomes a waiting message; the others stay. The rules are those of
  * ingest (model/identity/identity.h), so the result is what ingest would have stored.
  *
  * All rejects are read twice: once to count the good ones for the confirmation, and once to store these. Each is
  * stored in a transaction of its own, together with the deletion of the reject.
+ *
+ * --conflict gives a dead message the payload of another record with its id (inbox.take_conflict()).
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -318,4 +322,93 @@ int op_replay_rejects(const struct op *op, struct err *err)
 
 	rejects_fini(&rejects);
 	return r;
+}
+
+/* --- A conflict -------------------------------------------------------------------------------- */
+
+/* The columns of op_conflict_find.sql. */
+enum { CONFLICT_EVENT_ID, CONFLICT_SOURCE, CONFLICT_RECORD, CONFLICT_BYTES, CONFLICT_STATES };
+
+/* The one option that selects something else, beside the consumer. */
+static bool is_alone(const struct cli *cli)
+{
+	struct cli other = *cli;
+
+	other.filter.consumer = NULL;
+	return cli->word_count == 0 && !cli->filter.rejects && cli->bounds.after == 0 &&
+	       cli->bounds.limit == 0 && cli->source == NULL && !op_has_filter(&other);
+}
+
+static int confirm_conflict(const struct op *op, const struct rows *found, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf question = BUF_INIT;
+
+	buf_addf(&question,
+		"replay event \"%s\" of source \"%s\", which is %s, with the payload of %s",
+		rows_text(found, 0, CONFLICT_EVENT_ID), rows_text(found, 0, CONFLICT_SOURCE),
+		rows_text(found, 0, CONFLICT_STATES), rows_text(found, 0, CONFLICT_RECORD));
+	if (rows_is_null(found, 0, CONFLICT_BYTES))
+		buf_add_str(&question, " (none: it is a tombstone)");
+	else
+		buf_addf(&question, " (%" PRId64 " bytes)", rows_int(found, 0, CONFLICT_BYTES));
+	if (!buf_ok(&question))
+		return err_memory(err);
+	return op_confirm(op, "replay", 1, buf_str(&question), err);
+}
+
+/* The states of the messages with the id of the conflict; fails unless one of them is dead. */
+static int find_conflict(const struct op *op, struct rows **out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	const char *states;
+	int r;
+
+	params_bigint(&params, op->cli->filter.conflict);
+	params_text(&params, op->cli->filter.consumer);
+	r = db_run(op->db, QUERY_OP_CONFLICT_FIND, &params, out, err);
+	if (r != 0)
+		return r;
+	if (rows_count(*out) == 0)
+		return op_nothing(
+			op, "replay", err, "there is no such conflict (`inboxd list --conflicts`)");
+	states = rows_text(*out, 0, CONFLICT_STATES);
+	if (states != NULL && strstr(states, "dead") != NULL)
+		return 0;
+	op_print_change(op, "replay", 0);
+	return err_set(err, FAULT_CHECK,
+		"event \"%s\" is %s; only a dead message takes the payload of a conflict%s",
+		rows_text(*out, 0, CONFLICT_EVENT_ID), states == NULL ? "not in the inbox" : states,
+		states == NULL ? "" : " (`inboxd discard EVENT_ID` makes one dead that waits)");
+}
+
+int op_replay_conflict(const struct op *op, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *found = NULL;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	if (!is_alone(op->cli))
+		return err_set(err, FAULT_USAGE,
+			"replay: --conflict takes no event ids and, except for --consumer, no "
+			"filters");
+	r = find_conflict(op, &found, err);
+	if (r == 0)
+		r = confirm_conflict(op, found, err);
+	if (r != 0)
+		return r == OP_NO ? 0 : r;
+	params_bigint(&params, op->cli->filter.conflict);
+	params_text(&params, op->cli->reason);
+	params_text(&params, op->cli->filter.consumer);
+	r = db_run(op->db, QUERY_OP_TAKE_CONFLICT, &params, &rows, err);
+	if (r != 0)
+		return r;
+	if (!rows_bool(rows, 0, 0))
+		return op_nothing(op, "replay", err,
+			"the message is locked or has changed in the meantime; look again with "
+			"`inboxd show`");
+	if (!op->cli->json)
+		(void)printf("%s replayed\n", rows_text(found, 0, CONFLICT_EVENT_ID));
+	op_print_change(op, "replay", 1);
+	return 0;
 }

@@ -175,4 +175,10 @@ MUTANTS = [
     mutant("R31", "the text of a count has no limit",
            edit("src/ops/filter.c", "#define COUNTED_MOST 200000", "#define COUNTED_MOST 2000000000"),
            tests=[CONFIRMED + "test_a_count_beside_a_long_transaction_ends_early"]),
+    mutant("R31", "any message takes the payload of a conflict",
+           edit("sql/functions/replay.sql", "take_conflict.consumer) AND m.dead_at IS NOT NULL\n", "take_conflict.consumer)\n"),
+           tests=["sql/test_operators.py::test_only_a_dead_message_takes_the_payload_of_a_conflict"]),
+    mutant("R31", "the earlier payload is lost",
+           edit("sql/functions/replay.sql", "        WHERE m.payload_digest IS DISTINCT FROM conflict.payload_digest\n", "        WHERE false\n"),
+           tests=["sql/test_operators.py::test_a_dead_message_takes_the_payload_of_a_conflict_and_back"]),
 ]

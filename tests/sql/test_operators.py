@@ -314,6 +314,58 @@ def test_nothing_else_notifies(db, connect):
     listener.close()
 
 
+def conflict(db, event_id, offset, payload=b"[2]"):
+    return value(db, "INSERT INTO inbox.inbox_conflicts (source, event_id, topic, kafka_partition, kafka_offset, headers, payload, payload_digest)"
+                     " VALUES ('s', %s, 'orders', 1, %s, '[[\"v\", \"2\"]]', %s, substr(sha256(%s), 1, 16)) RETURNING seq",
+                 event_id, offset, payload, payload)
+
+
+def payload_of(db, event_id):
+    return [(bytes(row[0]), row[1]) for row in
+            db.execute("SELECT payload, status FROM inbox.messages WHERE event_id = %s ORDER BY consumer", [event_id])]
+
+
+def test_a_dead_message_takes_the_payload_of_a_conflict_and_back(db):
+    """Its place in the key stays. The earlier payload is kept as a conflict, once."""
+    seq = dead(db, "a", payload=b"[1]", payload_digest=b"d1", topic="orders", kafka_partition=0, kafka_offset=7)
+    made = conflict(db, "a", 9)
+    assert value(db, "SELECT inbox.take_conflict(%s, 'corrected')", made) is True
+    row = row_of(db, seq)
+    assert (bytes(row["payload"]), row["headers"], row["status"], row["kafka_offset"]) == (b"[2]", [["v", "2"]], "waiting", 7)
+    taken, replayed = row["attempts"]
+    assert (taken["took_conflict"], taken["reason"], taken["was_digest"], replayed["was"], replayed["error"]) == \
+        (made, "corrected", b"d1".hex(), "dead", "boom")
+    assert (audit(db)[-1]["action"], audit(db)[-1]["affected"], audit(db)[-1]["filter"]["conflict"]) == ("take_conflict", 1, made)
+    kept = db.execute("SELECT seq, kafka_offset, payload FROM inbox.inbox_conflicts ORDER BY seq").fetchall()
+    assert [(offset, bytes(payload)) for _, offset, payload in kept] == [(9, b"[2]"), (7, b"[1]")]
+    db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, dead_at = now()")
+    assert value(db, "SELECT inbox.take_conflict(%s)", kept[1][0]) is True
+    assert payload_of(db, "a") == [(b"[1]", "waiting")]
+    assert value(db, "SELECT count(*) FROM inbox.inbox_conflicts") == 2
+
+
+@pytest.mark.parametrize("make, status", [(processed, "processed"), (waiting, "waiting"), (insert, "claimed")])
+def test_only_a_dead_message_takes_the_payload_of_a_conflict(db, make, status):
+    make(db, "a", payload=b"[1]", payload_digest=b"d1")
+    dead(db, "a", consumer="search", payload=b"[1]", payload_digest=b"d1", kafka_offset=1)
+    dead(db, "a", consumer="stats", payload=b"[1]", payload_digest=b"d1", kafka_offset=1)
+    made = conflict(db, "a", 9)
+    assert value(db, "SELECT inbox.take_conflict(%s, consumer => '')", made) is False
+    assert value(db, "SELECT inbox.take_conflict(%s, consumer => 'stats')", made) is True
+    assert payload_of(db, "a") == [(b"[1]", status), (b"[1]", "dead"), (b"[2]", "waiting")]
+    assert value(db, "SELECT inbox.take_conflict(%s)", made + 100) is None
+
+
+def test_a_locked_message_takes_no_payload(db, connect):
+    dead(db, "a", payload=b"[1]", payload_digest=b"d1")
+    made = conflict(db, "a", 9)
+    with connect() as other:
+        other.execute("BEGIN; SELECT FROM inbox.inbox_messages FOR UPDATE")
+        assert value(db, "SELECT inbox.take_conflict(%s)", made) is False
+        other.execute("ROLLBACK")
+    assert value(db, "SELECT count(*) FROM inbox.inbox_conflicts") == 1
+
+
 def test_a_version_is_counted_if_its_transaction_had_ended(db):
     """A version has the low 32 bits of a number. Those above the next one belong to the numbers before the last 2^32."""
     below = int(value(db, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"))

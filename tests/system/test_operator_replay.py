@@ -265,3 +265,27 @@ def test_a_count_beside_a_long_transaction_ends_early(start_inboxd, inbox):
         part = sidecar.command("replay", "--topic", "t", "--yes")
         assert part.stdout == "20000 replayed\n" and part.stderr.endswith(f"continue with --after {last}\n"), part
         assert run(sidecar, "replay", "--topic", "t", "--after", str(last), "--yes") == "500 replayed\n"
+
+
+def test_a_dead_message_is_replayed_with_the_payload_of_its_correction(start_inboxd, handler, produce, topic, inbox):
+    """The producer sends the event again under its id, with another payload: `show` names it, and an operator takes it."""
+    sidecar = start_inboxd()
+    client = handler(sidecar, lambda delivery: dead(reason="no price") if "price" not in delivery.data else DONE)
+    produce(topic, b'{"order":1}', headers=[("id", "x")])
+    inbox.wait_status("x", "dead")
+    produce(topic, b'{"order":1,"price":5}', headers=[("id", "x")])
+    (conflict,) = eventually(inbox.conflicts)
+    record = f"{topic}/{conflict['kafka_partition']}/{conflict['kafka_offset']}"
+    shown = run(sidecar, "show", "x")
+    assert f"conflicts: the id came with another payload, too: seq {conflict['seq']} ({record}, 21 bytes) (`inboxd replay --conflict SEQ`" in shown
+    take = ["replay", "--conflict", str(conflict["seq"])]
+    assert run(sidecar, *take, "--dry-run") == \
+        f'dry run: replay event "x" of source "{topic}", which is dead, with the payload of {record} (21 bytes)\n'
+    assert run(sidecar, *take, "--reason", "corrected", "--yes") == "x replayed\n"
+    inbox.wait_status("x", "processed")
+    assert client.deliveries[-1].data == {"order": 1, "price": 5}
+    assert f"given the payload of conflict {conflict['seq']} by " in run(sidecar, "show", "x")
+    again = sidecar.command(*take, "--yes")
+    assert again.returncode == 6 and 'event "x" is processed; only a dead message takes' in again.stderr
+    assert sidecar.command("replay", "x", "--conflict", "1").returncode == 1
+    assert "there is no such conflict" in sidecar.command("replay", "--conflict", "99", "--yes").stderr

@@ -1,5 +1,5 @@
--- A message as cells: section, name, value. Empty values are left out.
--- Caller: ops/show.c. Index: inbox_messages_seq_key, and those of inbox.waits_behind().
+-- A message as cells: section, name, value. Empty values are left out. conflicts: the last five of the 100,000 last ones.
+-- Caller: ops/show.c. Index: inbox_messages_seq_key, inbox_conflicts_pkey, and those of inbox.waits_behind().
 -- $1 seq.
 WITH m AS MATERIALIZED (
     SELECT v.*, inbox.try_text(v.key) AS key_text, inbox.waits_behind(v.seq) AS behind,
@@ -36,6 +36,13 @@ WITH m AS MATERIALIZED (
                     THEN concat('the handler ', m.wanted_by, ': inboxd releases the message within seconds')
                     END) AS what
     FROM m
+), conflict AS MATERIALIZED (
+    SELECT 'the id came with another payload, too: ' || string_agg(concat('seq ', c.seq, ' (', c.topic, '/', c.kafka_partition, '/',
+               c.kafka_offset, coalesce(concat(', ', octet_length(c.payload), ' bytes'), ', a tombstone'), ')'), ', ' ORDER BY c.seq DESC) AS what
+    FROM m CROSS JOIN LATERAL (
+        SELECT l.* FROM (SELECT i.* FROM inbox.inbox_conflicts i ORDER BY i.seq DESC LIMIT 100000) l
+        WHERE l.event_id = m.event_id AND l.source = m.source AND l.payload_digest IS DISTINCT FROM m.payload_digest
+        LIMIT 5) c
 )
 SELECT f.section, f.name, f.value
 FROM m CROSS JOIN LATERAL (
@@ -60,7 +67,9 @@ FROM m CROSS JOIN LATERAL (
                       ELSE coalesce(m.handler, 'unknown: the message was completed by inbox.complete(), but its handler did not answer') END),
                  (15, 'waits for', (SELECT w.what FROM wait w)),
                  (16, 'instance', m.claimed_by::text),
-                 (17, 'result', m.result::text)) AS v(n, name, value)
+                 (17, 'result', m.result::text),
+                 (18, 'conflicts', (SELECT c.what || CASE WHEN m.status = 'dead'
+                     THEN concat(' (`inboxd replay ', repeat('-', 2), 'conflict SEQ` processes the message with that payload)') END FROM conflict c))) AS v(n, name, value)
     UNION ALL
     SELECT 2, h.n, 'headers', coalesce(h.pair ->> 0, '-'), coalesce(h.pair ->> 1, 'null')
     FROM jsonb_array_elements(m.headers) WITH ORDINALITY AS h(pair, n)
@@ -79,6 +88,9 @@ FROM m CROSS JOIN LATERAL (
                                   ': ' || (a.entry ->> 'reason'))
                       WHEN a.entry ? 'retried_by'
                       THEN concat('made due by ', a.entry ->> 'retried_by', ': ' || (a.entry ->> 'reason'))
+                      WHEN a.entry ? 'taken_by'
+                      THEN concat('given the payload of conflict ', a.entry ->> 'took_conflict', ' by ', a.entry ->> 'taken_by',
+                                  ': ' || (a.entry ->> 'reason'))
                       ELSE concat('attempt ', a.entry ->> 'attempt',
                                   CASE a.entry ->> 'code' WHEN 'CRASH' THEN ' crashed' ELSE ' failed' END, ' at ' || (a.entry ->> 'handler'),
                                   ': ' || nullif(concat_ws(' ', a.entry ->> 'code', a.entry ->> 'error'), '')) END

@@ -62,9 +62,10 @@ struct cli_filter {
 	const char *who;   /* of the audit table; so does the next one */
 	const char *action;
 	bool dead;
-	bool group;     /* groups of dead rows instead of rows */
-	bool rejects;   /* refused records instead of messages */
-	bool conflicts; /* conflicts instead of messages */
+	bool group;       /* groups of dead rows instead of rows */
+	bool rejects;     /* refused records instead of messages */
+	bool conflicts;   /* conflicts instead of messages */
+	int64_t conflict; /* replay --conflict: a seq; 0 = not given */
 };
 
 /* Offsets of a topic that a command is about. */

@@ -76,6 +76,7 @@ const struct command_row cli_commands[] = {
 	{ COMMAND_REPLAY, "replay", "Process processed or dead messages again", "[EVENT_ID]...",
 		"Processes messages again: those given by event id, or those that match the filters\n"
 		"(--status dead by default). With --rejects: applies the present rules to the rejects.\n"
+		"With --conflict: gives a dead message the payload of another record with its id.\n"
 		"A message that is being processed is never changed.\n", SIZE_MAX },
 	{ COMMAND_RETRY, "retry", "Make waiting retries due now", "[EVENT_ID]...",
 		"Ends the wait of messages for their next attempt or for the end of a snooze: those given\n"
@@ -304,6 +305,8 @@ const struct option_row cli_options[] = {
 		"records with the id of a message and another payload, instead of messages", NULL },
 	{ 0, "rejects", NULL, FOR(COMMAND_REPLAY), KIND_FLAG, offsetof(struct cli, filter.rejects),
 		"apply the present rules to the rejected records", NULL },
+	{ 0, "conflict", "SEQ", FOR(COMMAND_REPLAY), KIND_COUNT, offsetof(struct cli, filter.conflict),
+		"replay a dead message with the payload of this conflict, as `list --conflicts` prints it", NULL },
 	{ 0, "older-than", "AGE", FOR(COMMAND_PURGE), KIND_AGE, offsetof(struct cli, bounds.older_than),
 		"minimum time since they were processed: 7d, 12h, 0s", NULL },
 	{ 0, "to-time", "TIME", FOR(COMMAND_SEEK), KIND_TEXT, offsetof(struct cli, range.to_time),
