@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/log_output.h"
+#include "base/threads/progress.h"
 
 #define RULES_MOST 64
 #define NAME_BYTES 64
@@ -98,7 +99,14 @@ static bool has_rule(const char *path, const char *name, const char *action)
 	return found;
 }
 
-/* A test changes the file when what it waits for has happened. */
+/* A call that takes long, but not for ever. */
+static void delay(int64_t ms)
+{
+	progress_note(ms);
+	(void)usleep((useconds_t)ms * 1000);
+}
+
+/* A call that hangs. A test changes the file when what it waits for has happened. */
 static void hold(const char *path, const char *name)
 {
 	for (int i = 0; i < HOLD_TURNS && has_rule(path, name, "hold"); i++)
@@ -134,7 +142,7 @@ bool faultpoint_hit(const char *name)
 	else if (strcmp(action, "stop") == 0)
 		(void)kill(getpid(), SIGSTOP);
 	else if (strncmp(action, "delay:", 6) == 0)
-		(void)usleep((useconds_t)strtoul(action + 6, NULL, 10) * 1000);
+		delay((int64_t)strtoll(action + 6, NULL, 10));
 	else if (strcmp(action, "hold") == 0)
 		hold(path, name);
 	return strcmp(action, "error") == 0;

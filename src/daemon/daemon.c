@@ -136,8 +136,10 @@ int daemon_run(const struct daemon_options *options, struct err *err)
 		.shown_lock = PTHREAD_MUTEX_INITIALIZER,
 		.started_ms = clock_now_ms(),
 	};
-	int r = prepare(&daemon, err);
+	int r;
 
+	progress_enter(&daemon.progress, "main", NULL);
+	r = prepare(&daemon, err);
 	if (r == 0) {
 		do
 			r = instance_run(&daemon, err);
@@ -147,5 +149,6 @@ int daemon_run(const struct daemon_options *options, struct err *err)
 	if (r == 0)
 		log_info("stopped");
 	finish(&daemon);
+	progress_leave(&daemon.progress);
 	return r;
 }

@@ -5,21 +5,18 @@
  * There are two ways to end. In an orderly stop (G9) ingest commits its offsets and dispatch
  * settles what its handlers have answered. After fencing nothing is settled and nothing is
  * committed, because the rows may belong to another instance by now (rule R2). Both ways are
- * limited in time, although a call of a library may hang: see the watchdog below.
+ * limited in time, although a call of a library may hang: see signals.h.
  */
 #include "daemon/instance_run.h"
 
-#include <unistd.h>
-
 #include "base/faultpoint.h"
 #include "base/log.h"
-#include "base/log_output.h"
-#include "base/threads/thread.h"
 #include "base/time/clock.h"
 #include "config/show.h"
 #include "config/sources/text.h"
 #include "daemon/notify.h"
 #include "daemon/registration.h"
+#include "daemon/signals.h"
 #include "daemon/status_page.h"
 #include "dispatch/dispatch.h"
 #include "ingest/dead_topic/dead_topic.h"
@@ -30,12 +27,9 @@
 #include "model/message/handover.h"
 #include "periodic/janitor.h"
 
-#define HANDOVERS     256 /* batches between ingest and dispatch */
-#define WATCH_MS      1000
-#define INGEST_SHARE  2    /* ingest may use the shutdown timeout divided by this */
-#define GRACE_MS      2000 /* extra time after the shutdown timeout, for a library call that hangs */
-#define AT_ONCE_MS    10000
-#define LAST_LINES_MS 200
+#define HANDOVERS    256 /* batches between ingest and dispatch */
+#define WATCH_MS     1000
+#define INGEST_SHARE 2 /* ingest may use the shutdown timeout divided by this */
 
 struct instance_run {
 	struct instance instance;
@@ -284,53 +278,6 @@ static void end(struct instance_run *run)
 
 /* --- Stop -------------------------------------------------------------------------------------- */
 
-/* The last resort. A call of a library may hang in any thread, and then the thread that waits for
- * it hangs, too. The watchdog ends the process after a limit, whatever the other threads do. The
- * rows that they held go back to waiting when the lease is over. */
-struct watchdog {
-	struct thread thread;
-	int64_t timeout_ms;
-	int code;
-};
-
-/* Ends the process although a library call hangs; when the lease expires, another instance rescues
- * the rows. */
-static void leave_hanging(int code)
-{
-	log_error("library_call_hangs", LOG_STR("next", "the process ends without waiting for it"));
-	log_output_flush(LAST_LINES_MS);
-	_exit(code);
-}
-
-static void watchdog_loop(void *arg)
-{
-	struct watchdog *watchdog = arg;
-	int64_t until_ms = clock_now_ms() + watchdog->timeout_ms;
-
-	while (!thread_is_stopping(&watchdog->thread) && clock_now_ms() < until_ms)
-		thread_pause(&watchdog->thread, until_ms - clock_now_ms());
-	if (!thread_is_stopping(&watchdog->thread))
-		leave_hanging(watchdog->code);
-}
-
-/* Ends the process with this exit code after timeout_ms, unless watchdog_end() is called first.
- * When its thread cannot be started, the program stops without it. */
-static void watchdog_start(struct watchdog *watchdog, int64_t timeout_ms, int code)
-{
-	*watchdog = (struct watchdog){ .timeout_ms = timeout_ms, .code = code };
-	if (thread_init(&watchdog->thread, NULL) != 0 ||
-		thread_start(&watchdog->thread, "watchdog", watchdog_loop, watchdog, NULL) != 0)
-		log_warn("no_watchdog",
-			LOG_STR("next", "if a library call hangs, the process does not end"));
-}
-
-static void watchdog_end(struct watchdog *watchdog)
-{
-	thread_request_stop(&watchdog->thread);
-	thread_join(&watchdog->thread);
-	thread_fini(&watchdog->thread);
-}
-
 /* The orderly stop (G9). Returns 1 when a library call hangs; the process must then end without
  * freeing. */
 static int stop_in_order(struct daemon *daemon, struct instance_run *run)
@@ -399,7 +346,10 @@ static void reload(struct daemon *daemon, struct instance_run *run)
 	struct strings restart = { NULL, 0 };
 	struct err err = ERR_INIT;
 	struct config *config = NULL;
-	bool full = daemon->reloads == sizeof(daemon->reloaded) / sizeof(daemon->reloaded[0]);
+	bool full;
+
+	FAULT_POINT("before_reload");
+	full = daemon->reloads == sizeof(daemon->reloaded) / sizeof(daemon->reloaded[0]);
 
 	if (full)
 		(void)err_set(&err, FAULT_CONFIG,
@@ -465,21 +415,15 @@ static int code_of(int r)
 	return r == INSTANCE_FENCED ? -FAULT_INTERNAL : err_exit_code(r);
 }
 
-static void watch_the_end(const struct daemon *daemon, struct watchdog *watchdog, int r)
-{
-	int64_t timeout = daemon->config->inbox.shutdown_timeout + GRACE_MS;
-
-	watchdog_start(watchdog, r == INSTANCE_FENCED ? AT_ONCE_MS : timeout, code_of(r));
-}
-
 int instance_run(struct daemon *daemon, struct err *err)
 {
 	struct instance_run run = { .wake = WAKE_INIT };
-	struct watchdog watchdog;
 	bool made;
 	int hung = 0;
-	int r = registration_run(daemon, &run.instance, err);
+	int r;
 
+	signals_lift_limit(daemon); /* of the previous instance */
+	r = registration_run(daemon, &run.instance, err);
 	if (r != 0)
 		return r == REGISTRATION_STOPPED ? 0 : r;
 	atomic_store(&daemon->supervision.fenced, false); /* set by the previous instance */
@@ -490,20 +434,19 @@ int instance_run(struct daemon *daemon, struct err *err)
 	if (made)
 		r = start(&run, err);
 	if (r != 0) {
-		watch_the_end(daemon, &watchdog, r);
+		signals_limit_end(daemon, r == INSTANCE_FENCED, code_of(r));
 		if (made)
 			hung = stop_at_once(&run);
 	} else {
 		announce(daemon, &run);
 		r = watch(daemon, &run, err);
-		watch_the_end(daemon, &watchdog, r);
+		signals_limit_end(daemon, r == INSTANCE_FENCED, code_of(r));
 		hung = r == INSTANCE_FENCED ? stop_at_once(&run) : stop_in_order(daemon, &run);
 	}
 	daemon->earlier = run.instance.id;
 	status_page_show(daemon, NULL);
 	if (hung != 0)
-		leave_hanging(code_of(r));
+		signals_leave_hanging(code_of(r));
 	end(&run);
-	watchdog_end(&watchdog);
 	return r;
 }

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/threads/progress.h"
 #include "daemon/daemon.h"
 #include "dispatch/sessions/socket.h"
 #include "http/http.h"
@@ -37,8 +38,11 @@ struct daemon {
 	int32_t earlier; /* id of the previous instance of this process; 0 = this is the first */
 	pthread_t signal_thread;
 	bool signals_started;
-	atomic_bool stop;             /* any thread */
-	atomic_bool reload;           /* any thread */
+	atomic_bool stop;          /* any thread */
+	_Atomic int64_t end_by_ms; /* any thread: when the process ends in any case; 0 = no limit */
+	atomic_int end_code;       /* any thread */
+	struct progress progress;  /* of the main thread */
+	atomic_bool reload;        /* any thread */
 	_Atomic int64_t pg_offset_ms; /* any thread */
 	_Atomic int32_t instance;     /* any thread */
 	pthread_mutex_t shown_lock;

@@ -93,6 +93,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 		order_set_rules(&dispatch->order, config);
 	}
 	atomic_store(&dispatch->context.options.health->dispatch_tick_ms, now_ms);
+	progress_note(0);
 	limits_tick(&dispatch->schedule, now_ms);
 	entries_end_retries(&dispatch->order, now_ms);
 	handler_groups_tick(&dispatch->groups, now_ms);
@@ -216,6 +217,7 @@ int dispatch_new(struct dispatch **out, const struct dispatch_options *options, 
 
 int dispatch_start(struct dispatch *dispatch, struct err *err)
 {
+	thread_watch(&dispatch->thread);
 	return thread_start(&dispatch->thread, "dispatch", dispatch_main, dispatch, err);
 }
 

@@ -377,6 +377,7 @@ static void peek(struct ingest *ingest)
 static void run_round(struct ingest *ingest)
 {
 	atomic_store(&ingest->options.health->ingest_tick_ms, clock_now_ms());
+	progress_note(0);
 	group_membership_step(ingest);
 	db_outage_step(ingest);
 	advance_partitions(ingest);
@@ -429,6 +430,7 @@ static void run(void *arg)
 
 int ingest_start(struct ingest *ingest, struct err *err)
 {
+	thread_watch(&ingest->thread);
 	return thread_start(&ingest->thread, "ingest", run, ingest, err);
 }
 

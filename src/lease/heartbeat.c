@@ -203,6 +203,7 @@ int64_t heartbeat_steady_ms(const struct heartbeat *heartbeat)
 int heartbeat_start(struct heartbeat *heartbeat, struct err *err)
 {
 	heartbeat->first_pause_ms = run_round(heartbeat);
+	thread_watch(&heartbeat->thread);
 	return thread_start(&heartbeat->thread, "heartbeat", run, heartbeat, err);
 }
 

@@ -166,6 +166,7 @@ static void run(void *arg)
 
 int periodic_start(struct periodic *periodic, struct err *err)
 {
+	thread_watch(&periodic->thread);
 	return thread_start(&periodic->thread, periodic->options.task->thread, run, periodic, err);
 }
 

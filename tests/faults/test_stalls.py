@@ -1,7 +1,12 @@
 """A loop that was delayed does not blame others for its own delay."""
 
 import os
+import signal
+import time
 
+import pytest
+
+from armed import Armed
 from support.proxy import Proxy
 from support.scripts import always, DONE
 from support.wait import eventually, throughout
@@ -79,3 +84,59 @@ def test_a_suspect_is_not_delivered_without_a_lease(make_inboxd, handler, produc
     assert inbox.message("b")["crash_count"] == 0
     db.execute("DROP TRIGGER refuse ON inbox.inbox_instances")
     stays.wait_event("b")
+
+
+HANGS = {"dispatch": "before_tick", "ingest": "before_insert", "worker": "before_settle"}
+
+
+@pytest.mark.parametrize("thread", HANGS)
+def test_a_thread_that_hangs_ends_the_lease(make_inboxd, handler, streams, topic, inbox, thread):
+    """R6: the heartbeat alone must not keep what the thread holds."""
+    one = Armed(make_inboxd())
+    client = handler(one.sidecar.start(), always(NEVER))
+    streams.events(topic, ["a", "b", "c"])
+    client.wait_count(3)
+    handler(make_inboxd().start(), always(DONE))
+    one.arm(f"{HANGS[thread]} hold *")
+    if thread == "ingest":
+        streams.events(topic, [f"d{number}" for number in range(40)])
+    elif thread == "worker":
+        client.answer(client.deliveries[0], DONE)
+    inbox.wait_processed(43 if thread == "ingest" else 3, timeout=30)
+    assert one.sidecar.wait() == 70, "the thread has not come back"
+    assert f"event=thread_hangs thread={thread}" in one.sidecar.stderr
+
+
+def test_a_thread_that_comes_back_finds_its_instance_fenced(make_inboxd, handler, streams, topic, inbox):
+    """The process goes on as a new instance, and the delivery of the old one is void."""
+    one = Armed(make_inboxd())
+    client = handler(one.sidecar.start(), always(NEVER))
+    streams.events(topic, ["a"])
+    client.wait_count(1)
+    one.arm("before_tick hold *")
+    eventually(lambda: "event=thread_hangs" in one.sidecar.stderr, every=0.01)
+    one.arm()
+    eventually(lambda: one.sidecar.stderr.count("event=started") == 2)
+    assert [cancel["reason"] for cancel in client.cancels] == ["lease_lost"]
+    other = handler(one.sidecar, always(DONE))
+    row = inbox.wait_status("a", "processed")
+    assert (other.count, row["delivery_count"], row["retry_count"]) == (1, 2, 0)
+
+
+def test_a_process_that_was_stopped_has_no_thread_that_hangs(make_inboxd):
+    sidecar = make_inboxd().start()
+    sidecar.signal(signal.SIGSTOP)
+    time.sleep(5)
+    sidecar.signal(signal.SIGCONT)
+    throughout(lambda: "event=thread_hangs" not in sidecar.stderr, 2)
+
+
+def test_a_main_thread_that_hangs_ends_the_process(make_inboxd):
+    """Without it neither a signal nor the loss of the lease would have an effect."""
+    one = Armed(make_inboxd())
+    one.sidecar.start()
+    one.arm("before_reload hold *")
+    one.sidecar.signal(signal.SIGHUP)
+    one.wait_hit("before_reload")
+    one.sidecar.signal(signal.SIGTERM)
+    assert one.sidecar.wait(20) == 0

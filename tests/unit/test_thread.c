@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "base/threads/thread.h"
 #include "base/time/clock.h"
@@ -126,6 +127,60 @@ static void a_wait_for_a_hanging_thread_ends_at_its_limit(void **state)
 	thread_join(&world->thread);
 }
 
+/* A wait that progress_note() does not announce. */
+static void hang_silently(void *arg)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	struct world *world = arg;
+
+	while (atomic_load(&world->hangs))
+		(void)nanosleep(&pause, NULL);
+	loop(world);
+}
+
+/* Waits for the thread to become, or to be no longer, one that is silent for 20 ms. */
+static void assert_stalled(bool stalled)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	const int64_t until_ms = clock_now_ms() + LONG_MS;
+
+	while ((progress_stalled(0, 20) != NULL) != stalled && clock_now_ms() < until_ms)
+		(void)nanosleep(&pause, NULL);
+	assert_int_equal(progress_stalled(0, 20) != NULL, stalled);
+}
+
+static void a_watched_thread_that_is_silent_is_stalled(void **state)
+{
+	struct world *world = *state;
+
+	world->pause_ms = 10LL * LONG_MS; /* a pause is no silence */
+	atomic_store(&world->hangs, true);
+	thread_watch(&world->thread);
+	assert_int_equal(thread_start(&world->thread, "test", hang_silently, world, NULL), 0);
+	assert_stalled(true);
+	assert_string_equal(progress_stalled(0, 20), "test");
+	assert_null(progress_stalled(clock_now_ms(), 20)); /* the silence before does not count */
+	atomic_store(&world->hangs, false);
+	wait_for_rounds(world, 1);
+	assert_stalled(false);
+	thread_request_stop(&world->thread);
+	thread_join(&world->thread);
+}
+
+static void a_thread_that_was_asked_to_stop_is_not_stalled(void **state)
+{
+	struct world *world = *state;
+
+	atomic_store(&world->hangs, true);
+	thread_watch(&world->thread);
+	assert_int_equal(thread_start(&world->thread, "test", hang_silently, world, NULL), 0);
+	assert_stalled(true);
+	thread_request_stop(&world->thread);
+	assert_stalled(false);
+	atomic_store(&world->hangs, false);
+	thread_join(&world->thread);
+}
+
 static void a_thread_that_was_never_started_counts_as_ended(void **state)
 {
 	struct world *world = *state;
@@ -170,6 +225,8 @@ int main(void)
 		IN_WORLD(a_request_to_stop_ends_a_pause),
 		IN_WORLD(a_wake_up_ends_a_pause_and_not_the_loop),
 		IN_WORLD(a_wait_for_a_hanging_thread_ends_at_its_limit),
+		IN_WORLD(a_watched_thread_that_is_silent_is_stalled),
+		IN_WORLD(a_thread_that_was_asked_to_stop_is_not_stalled),
 		IN_WORLD(a_thread_that_was_never_started_counts_as_ended),
 		IN_WORLD(a_stop_requested_before_the_start_is_kept),
 		IN_WORLD(all_signals_except_faults_are_blocked),

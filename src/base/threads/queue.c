@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/threads/progress.h"
 #include "base/time/clock.h"
 
 struct queue {
@@ -76,6 +77,8 @@ int queue_push(struct queue *queue, void *item, int64_t timeout_ms)
 	int r = 0;
 
 	(void)pthread_mutex_lock(&queue->lock);
+	if (queue->length == queue->capacity && waited == 0)
+		progress_note(timeout_ms);
 	while (queue->length == queue->capacity && !queue->closed && waited == 0)
 		waited = pthread_cond_timedwait(&queue->has_room, &queue->lock, &until);
 	if (queue->closed) {
@@ -97,6 +100,8 @@ int queue_pop(struct queue *queue, void **item, int64_t timeout_ms)
 	int r = 0;
 
 	(void)pthread_mutex_lock(&queue->lock);
+	if (queue->length == 0 && waited == 0)
+		progress_note(timeout_ms);
 	while (queue->length == 0 && !queue->closed && waited == 0)
 		waited = pthread_cond_timedwait(&queue->has_item, &queue->lock, &until);
 	if (queue->length > 0) {

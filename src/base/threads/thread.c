@@ -29,10 +29,19 @@ static void *run(void *arg)
 	struct thread *thread = arg;
 
 	(void)pthread_setname_np(pthread_self(), thread->name);
+	if (thread->watched)
+		progress_enter(&thread->progress, thread->name, &thread->stop);
 	thread->run(thread->arg);
+	if (thread->watched)
+		progress_leave(&thread->progress);
 	atomic_store(&thread->ended, true);
 	wake_poke(&thread->end);
 	return NULL;
+}
+
+void thread_watch(struct thread *thread)
+{
+	thread->watched = true;
 }
 
 int thread_start(struct thread *thread, const char *name, void (*run_it)(void *arg), void *arg,

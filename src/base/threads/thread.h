@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/threads/progress.h"
 #include "base/threads/wake.h"
 
 struct thread {
@@ -29,6 +30,8 @@ struct thread {
 	atomic_bool ended;
 	struct wake wake; /* ends a pause; an event loop may watch its descriptor */
 	struct wake end;  /* readable once the thread has ended */
+	bool watched;
+	struct progress progress; /* of a watched thread */
 };
 
 #define THREAD_INIT                                                                                \
@@ -51,6 +54,9 @@ void thread_wake(struct thread *thread);
 bool thread_wait(struct thread *thread, int64_t timeout_ms);
 /* Waits for the end without a limit. Does nothing when the thread was not started. */
 void thread_join(struct thread *thread);
+
+/* progress_stalled() looks at the thread. Call it before thread_start(). */
+void thread_watch(struct thread *thread);
 
 /* Sleeps until timeout_ms have passed, thread_wake() or a request to stop. Returns at once when a stop was requested.
  */

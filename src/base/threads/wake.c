@@ -10,6 +10,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/threads/progress.h"
+
 int wake_init(struct wake *wake, struct err *err)
 {
 	wake->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -46,8 +48,12 @@ int wake_wait(struct wake *wake, int64_t timeout_ms)
 {
 	struct pollfd wait = { .fd = wake->fd, .events = POLLIN };
 	int timeout = timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
+	int ready;
 
-	if (poll(&wait, 1, timeout) <= 0)
+	progress_note(timeout);
+	ready = poll(&wait, 1, timeout);
+	progress_note(0);
+	if (ready <= 0)
 		return 0;
 	wake_clear(wake);
 	return 1;

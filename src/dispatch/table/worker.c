@@ -292,6 +292,7 @@ static int start_worker(struct worker_pool *pool, struct worker *worker, struct 
 	if (r < 0)
 		return r;
 	r = thread_init(&worker->thread, err);
+	thread_watch(&worker->thread);
 	return r != 0 ? r : thread_start(&worker->thread, "worker", work, worker, err);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/threads/progress.h"
 #include "ingest/kafka/convert.h"
 
 #define VERSION_THAT_FORGETS_BROKERS 0x020a00ff
@@ -19,8 +20,10 @@ int broker_query_committed(
 	rd_kafka_t *kafka, struct partition_offset *items, size_t count, struct err *err)
 {
 	rd_kafka_topic_partition_list_t *list = partition_list_of(items, count);
-	rd_kafka_resp_err_t code = rd_kafka_committed(kafka, list, BROKER_ANSWER_MS);
+	rd_kafka_resp_err_t code;
 
+	progress_note(BROKER_ANSWER_MS);
+	code = rd_kafka_committed(kafka, list, BROKER_ANSWER_MS);
 	partition_list_answer(list, items, count);
 	rd_kafka_topic_partition_list_destroy(list);
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -37,6 +40,7 @@ int broker_query_log(rd_kafka_t *kafka, struct log_query query, struct partition
 
 	for (int i = 0; i < list->cnt; i++)
 		list->elems[i].offset = query.which;
+	progress_note(query.timeout_ms);
 	code = rd_kafka_offsets_for_times(kafka, list, query.timeout_ms);
 	partition_list_answer(list, items, count);
 	rd_kafka_topic_partition_list_destroy(list);
@@ -59,9 +63,12 @@ int64_t broker_query_high(rd_kafka_t *kafka, const char *topic, int32_t partitio
 
 char *broker_query_cluster_id(rd_kafka_t *kafka, int timeout_ms)
 {
-	char *theirs = rd_kafka_clusterid(kafka, timeout_ms);
-	char *id = theirs == NULL ? NULL : strdup(theirs);
+	char *theirs;
+	char *id;
 
+	progress_note(timeout_ms);
+	theirs = rd_kafka_clusterid(kafka, timeout_ms);
+	id = theirs == NULL ? NULL : strdup(theirs);
 	if (theirs != NULL)
 		rd_kafka_mem_free(kafka, theirs);
 	return id;
@@ -71,6 +78,7 @@ bool broker_query_reaches_broker(rd_kafka_t *kafka, int timeout_ms)
 {
 	const struct rd_kafka_metadata *metadata = NULL;
 
+	progress_note(timeout_ms);
 	if (rd_kafka_metadata(kafka, 0, NULL, &metadata, timeout_ms) !=
 		RD_KAFKA_RESP_ERR_NO_ERROR) {
 		broker_bootstrap_again(kafka);
@@ -107,6 +115,7 @@ int broker_commit_offsets(rd_kafka_t *kafka, const struct partition_offset *item
 
 	rd_kafka_topic_partition_list_destroy(list);
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
+		progress_note(timeout_ms);
 		answer = rd_kafka_queue_poll(queue, timeout_ms);
 		code = answer == NULL ? RD_KAFKA_RESP_ERR__TIMED_OUT : rd_kafka_event_error(answer);
 	}

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/threads/progress.h"
 #include "base/time/clock.h"
 #include "ingest/kafka/consumer_conf.h"
 #include "ingest/kafka/convert.h"
@@ -448,6 +449,8 @@ int consumer_poll(
 	bool is_end;
 
 	fetched_record_clear(&consumer->fetched);
+	if (timeout_ms > 0)
+		progress_note(timeout_ms);
 	message = rd_kafka_consumer_poll(consumer->kafka, timeout_ms);
 	if (message == NULL)
 		return CONSUMER_NOTHING;
@@ -498,9 +501,11 @@ void consumer_pause(struct consumer *consumer, const struct partition_offset *it
 
 static void seek_all(struct consumer *consumer, rd_kafka_topic_partition_list_t *list)
 {
-	rd_kafka_error_t *error =
-		list->cnt == 0 ? NULL : rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);
+	rd_kafka_error_t *error = NULL;
 
+	progress_note(SEEK_MS);
+	if (list->cnt > 0)
+		error = rd_kafka_seek_partitions(consumer->kafka, list, SEEK_MS);
 	for (int i = 0; error != NULL && i < list->cnt; i++)
 		list->elems[i].err = rd_kafka_error_code(error);
 	if (error != NULL)

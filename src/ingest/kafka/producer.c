@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/threads/progress.h"
 #include "base/time/clock.h"
 #include "ingest/kafka/broker_query.h"
 #include "ingest/kafka/tls_errors.h"
@@ -17,6 +18,7 @@
 #define ANSWER_MS      1000
 #define LIMIT_MS       3000
 #define BEGIN_MS       10000
+#define DESTROY_MS     60000 /* it may wait for the resolver */
 /* What a topic accepts at least, if its limit is unknown: below Kafka's default, 1048588. */
 #define UNKNOWN_LIMIT  1000000
 #define WORDS_BYTES    512
@@ -146,6 +148,7 @@ void producer_free(struct producer *producer)
 	/* Purged records produce no delivery report any more, because nothing polls. */
 	(void)rd_kafka_purge(producer->kafka,
 		RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
+	progress_note(DESTROY_MS);
 	rd_kafka_destroy(producer->kafka);
 	free(producer);
 }
@@ -194,6 +197,7 @@ int producer_look(struct producer *producer, const char *topic, struct err *err)
 	producer->leaderless = 0;
 	if (handle == NULL)
 		return check_topic(rd_kafka_last_error(), topic, err);
+	progress_note(ANSWER_MS);
 	code = rd_kafka_metadata(producer->kafka, 0, handle, &metadata, ANSWER_MS);
 	rd_kafka_topic_destroy(handle);
 	(void)rd_kafka_poll(producer->kafka, 0);
@@ -246,6 +250,7 @@ int64_t producer_topic_limit(struct producer *producer, const char *topic)
 
 	(void)rd_kafka_AdminOptions_set_request_timeout(options, LIMIT_MS, NULL, 0);
 	rd_kafka_DescribeConfigs(producer->kafka, &resource, 1, options, queue);
+	progress_note(LIMIT_MS);
 	event = rd_kafka_queue_poll(queue, LIMIT_MS);
 	limit = limit_of(event);
 	if (event != NULL)
@@ -271,6 +276,7 @@ static int transaction_result(rd_kafka_error_t *error, const char *what, struct 
 
 static int begin_transactions(struct producer *producer, struct err *err)
 {
+	progress_note(BEGIN_MS);
 	return transaction_result(rd_kafka_init_transactions(producer->kafka, BEGIN_MS),
 		"the producer's transactions cannot be used", err);
 }
@@ -283,6 +289,7 @@ int producer_begin(struct producer *producer, struct err *err)
 
 int producer_commit(struct producer *producer, int timeout_ms, struct err *err)
 {
+	progress_note(timeout_ms);
 	return transaction_result(rd_kafka_commit_transaction(producer->kafka, timeout_ms),
 		"a Kafka transaction could not be committed", err);
 }
@@ -343,6 +350,7 @@ bool producer_wait(struct producer *producer, int timeout_ms)
 	int64_t left = timeout_ms;
 
 	while (producer->open > 0 && left >= 0) {
+		progress_note(left);
 		(void)rd_kafka_poll(producer->kafka, (int)left);
 		left = until_ms - clock_now_ms();
 	}

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/threads/progress.h"
 #include "base/threads/wake.h"
 #include "base/time/clock.h"
 
@@ -24,7 +25,9 @@ int wire_wait(int fd, short events, int wake_fd, int64_t deadline_ms, struct err
 
 	if (fd < 0)
 		return err_set(err, FAULT_DATABASE, "connection to PostgreSQL lost");
+	progress_note(timeout);
 	ready = poll(fds, 2, timeout);
+	progress_note(0);
 	if (ready < 0 && errno != EINTR)
 		return err_set(
 			err, FAULT_DATABASE, "cannot wait for PostgreSQL: %s", strerror(errno));

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/threads/progress.h"
 #include "base/time/clock.h"
 #include "config/secret.h"
 #include "store/pg/connect/connect_fault.h"
@@ -20,6 +21,8 @@
 #define CONNECT_TIMEOUT "10"
 /* longer than the kernel's tcp_user_timeout, so that libpq itself goes on to the next host */
 #define HOST_EXTRA_MS   500
+/* libpq resolves names without a limit of its own; that of the resolver may be as long */
+#define RESOLVE_MS      60000
 
 /* Defaults that the configuration and the environment can override. A dead network is noticed
  * within half a minute, also while no answer is expected. A standby is skipped, because it cannot
@@ -262,6 +265,7 @@ static int connect_steps(PGconn *conn, int wake_fd, bool *late, struct err *err)
 			return err_prefix(err, "cannot connect to PostgreSQL at %s port %s",
 				PQhost(conn) == NULL ? "?" : PQhost(conn),
 				PQport(conn) == NULL ? "?" : PQport(conn));
+		progress_note(RESOLVE_MS);
 		step = PQconnectPoll(conn);
 		if (moved_on(conn, &attempt))
 			deadline_ms = clock_now_ms() + timeout_ms;
@@ -306,6 +310,7 @@ static int connect_through(
 {
 	int r;
 
+	progress_note(RESOLVE_MS);
 	*out = PQconnectStartParams(keywords->names, keywords->values, 1);
 	if (*out == NULL)
 		return err_memory(err);
