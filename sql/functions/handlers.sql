@@ -1,8 +1,8 @@
 -- Known handlers: those that recently connected to any sidecar of this schema.
 
 -- The known handler of a consumer that a message is for: the one with the most specific subscription; of equal ones,
--- the one with the newest hello. NULL = none.
-CREATE OR REPLACE FUNCTION inbox.handler_of(topic text, event_type text, consumer text) RETURNS text
+-- the one with the newest hello. NULL = none. here: inbox_instances.handlers of a sidecar, where one of these wins over equal ones.
+CREATE OR REPLACE FUNCTION inbox.handler_of(topic text, event_type text, consumer text, here jsonb DEFAULT NULL) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT h.name
     FROM inbox.handlers h
@@ -14,7 +14,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       AND CASE WHEN t.type = '*' THEN true
                WHEN right(t.type, 1) = '*' THEN starts_with(handler_of.event_type, left(t.type, -1))
                ELSE handler_of.event_type = t.type END
-    ORDER BY right(t.type, 1) = '*', length(t.type) DESC, s.sub ->> 'topic' IS NULL, h.status <> 'connected',
+    ORDER BY right(t.type, 1) = '*', length(t.type) DESC, s.sub ->> 'topic' IS NULL,
+             (here @> CASE h.consumer WHEN '' THEN to_jsonb(h.name)
+                      ELSE jsonb_build_array(jsonb_build_object('name', h.name, 'consumer', h.consumer)) END) IS NOT TRUE,
+             h.status <> 'connected',
              h.connected_at DESC, h.name
     LIMIT 1
 $$;

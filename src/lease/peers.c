@@ -26,6 +26,7 @@
 struct peers {
 	struct peers_options options;
 	struct periodic periodic;
+	struct absence absence;
 	struct rescue rescue;
 	bool is_first_round; /* true only in the first round */
 };
@@ -58,7 +59,7 @@ static int fence(struct peers *peers, struct err *err)
 	return 0;
 }
 
-/* Decides whether this instance must leave the group because a handler is missing (rule R16);
+/* Decides whether this instance must leave the group because its messages need a handler that is missing here (rule R16);
  * ingest acts on it. */
 static int check_handlers(struct peers *peers, struct err *err)
 {
@@ -67,17 +68,17 @@ static int check_handlers(struct peers *peers, struct err *err)
 		.lease_ms = config->worker.lease,
 		.absence_ms = config->inbox.handler_absence,
 	};
-	struct absence absence;
+	struct absence *absence = &peers->absence;
 	int r;
 
 	if (config->inbox.handler_absence == CONFIG_NEVER)
 		return 0;
-	r = instance_absence(peers->periodic.db, peers->options.instance, &limits, &absence, err);
+	r = instance_absence(peers->periodic.db, peers->options.instance, &limits, absence, err);
 	if (r != 0)
 		return r;
-	if (absence.away != atomic_exchange(&peers->options.health->away, absence.away)) {
-		if (absence.away)
-			log_warn("handler_lacking", LOG_STR("handlers", absence.lacking),
+	if (absence->away != atomic_exchange(&peers->options.health->away, absence->away)) {
+		if (absence->away)
+			log_warn("handler_lacking", LOG_STR("handlers", absence->missing),
 				LOG_STR("next",
 					"this instance leaves the group to members that have these "
 					"handlers; connect them here to join again"));
@@ -231,5 +232,6 @@ void peers_free(struct peers *peers)
 	if (peers == NULL)
 		return;
 	periodic_fini(&peers->periodic);
+	buf_fini(&peers->absence.needed);
 	free(peers);
 }

@@ -123,6 +123,7 @@ def test_every_statement_finds_its_index(db, full):
     expect("inbox_messages_claimed", "rescue_unheld", 1, [1, 2, 3], [2, 2, 2], 1)
     expect("inbox_messages_claimed", "rescue_slow", 1, 1, 20)
     expect("inbox_messages_seq_key", "rescue_born", 1, ROWS - 5000, 5000)
+    expect("inbox_messages_due", "find_needed_handlers", 1, 15000, 500)
     expect("inbox_messages_seq_key", "foreign_born", 1, ROWS - 5000, 5000, *four, [False] * 4, 10000)
     expect("inbox_messages_claimed", "foreign_slow", 1, 1, 20, *four, [False] * 4, 10000)
     db.execute("UPDATE inbox.inbox_instances SET stragglers = %s", [ours(db, 32)])

@@ -603,13 +603,44 @@ static void has(struct world *world, int32_t id, const char *handlers)
 		handlers, id);
 }
 
-static struct absence absence_of(struct world *world, int32_t id, int64_t absence_ms)
+/* A handler that is known, for events of one type. */
+static void known(struct world *world, const char *name, const char *type)
 {
-	const struct absence_limits limits = { .lease_ms = 15000, .absence_ms = absence_ms };
-	struct absence absence;
+	run_sql(world,
+		"INSERT INTO inbox.inbox_handlers (name, subscriptions, memory, known_since, "
+		"connected_at,"
+		" last_seen_at) VALUES ('%s', '[{\"types\": [\"%s\"]}]', '10 min', now(), now(), "
+		"now())",
+		name, type);
+}
 
-	OK(instance_absence(world->db, id, &limits, &absence, &err));
-	return absence;
+/* A parked message of this type, in the partition `partition` of the instance. */
+static void parked(struct world *world, int32_t id, int partition, const char *type)
+{
+	run_sql(world,
+		"INSERT INTO inbox.inbox_offsets (topic, kafka_partition, owner, ordering)"
+		" VALUES ('orders', %d, %d, 'key') ON CONFLICT (topic, kafka_partition) DO UPDATE"
+		" SET owner = excluded.owner",
+		partition, id);
+	run_sql(world,
+		"INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic,"
+		" kafka_partition, kafka_offset, available_at)"
+		" SELECT 's', '%s.%d', '%s', 'orders', %d, 1, 'infinity'",
+		type, partition, type, partition);
+}
+
+/* One member, and what it keeps between two decisions. */
+struct member {
+	int32_t id;
+	struct absence absence;
+};
+
+static bool is_away(struct world *world, struct member *member)
+{
+	const struct absence_limits limits = { .lease_ms = 15000, .absence_ms = 30000 };
+
+	OK(instance_absence(world->db, member->id, &limits, &member->absence, &err));
+	return member->absence.away;
 }
 
 static void later(struct world *world)
@@ -618,61 +649,161 @@ static void later(struct world *world)
 		"UPDATE inbox.inbox_instances SET lacking_since = lacking_since - interval '31 s'");
 }
 
-static void a_member_without_a_handler_that_another_has_becomes_away(void **state)
+/* After a time that is long enough. */
+static bool is_away_later(struct world *world, struct member *member)
+{
+	(void)is_away(world, member);
+	later(world);
+	return is_away(world, member);
+}
+
+static void member_fini(struct member *member)
+{
+	buf_fini(&member->absence.needed);
+}
+
+static void a_member_whose_messages_need_a_handler_of_another_becomes_away(void **state)
 {
 	struct world *world = *state;
-	struct instance other = another(world, "");
-	struct absence absence;
+	CLEANUP(member_fini) struct member me = { world->me.id };
+	CLEANUP(member_fini) struct member other = { another(world, "").id };
 
-	has(world, world->me.id, "[\"billing\"]");
+	known(world, "billing", "bill.*");
+	known(world, "mail", "mail.*");
+	known(world, "audit", "audit.*");
+	parked(world, me.id, 0, "mail.sent");
+	parked(world, me.id, 1, "audit.done");
+	parked(world, other.id, 2, "audit.done");
+	has(world, me.id, "[\"billing\"]");
 	has(world, other.id, "[\"mail\", \"billing\", \"audit\"]");
-	absence = absence_of(world, world->me.id, 30000);
-	assert_false(absence.away);
-	assert_string_equal(absence.lacking, "audit, mail");
-	assert_false(absence_of(world, other.id, 30000).away);
+	assert_false(is_away(world, &me));
+	assert_string_equal(me.absence.missing, "audit, mail");
+	assert_false(is_away(world, &other));
 	later(world);
-	assert_true(absence_of(world, world->me.id, 30000).away);
-	assert_true(absence_of(world, world->me.id, 30000).away);
-	assert_false(absence_of(world, other.id, 30000).away);
+	assert_true(is_away(world, &me));
+	/* its partitions are of another member now */
+	run_sql(world, "UPDATE inbox.inbox_offsets SET owner = %d", other.id);
+	assert_true(is_away(world, &me));
+	assert_false(is_away_later(world, &other));
+}
+
+static void a_member_stays_for_a_handler_that_none_of_its_messages_needs(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(member_fini) struct member me = { world->me.id };
+	struct instance other = another(world, "");
+
+	known(world, "pod-1", "bill.*");
+	known(world, "pod-2", "bill.*");
+	known(world, "mail", "mail.*");
+	known(world, "debug", "nothing");
+	known(world, "exact", "bill.paid");
+	has(world, me.id, "[\"pod-1\"]");
+	has(world, other.id, "[\"pod-2\", \"mail\", \"debug\"]");
+	parked(world, other.id, 1, "mail.sent");
+	parked(world, me.id, 0, "bill.new");  /* behind an earlier message of its key */
+	parked(world, me.id, 2, "bill.paid"); /* for a handler that nobody has */
+	parked(world, me.id, 3, "else");
+	assert_false(is_away_later(world, &me));
+	parked(world, me.id, 4, "mail.sent");
+	run_sql(world, "INSERT INTO inbox.inbox_pauses (kind, name)"
+		       " VALUES ('handler', 'mail')");
+	assert_false(is_away_later(world, &me));
+	run_sql(world, "DELETE FROM inbox.inbox_pauses");
+	assert_true(is_away_later(world, &me));
+}
+
+/* Without a handler of the consumer its messages are not parked when they become due. */
+static void a_member_needs_a_handler_for_due_messages_of_a_consumer_without_any(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(member_fini) struct member me = { world->me.id };
+	struct instance other = another(world, "");
+
+	run_sql(world, "INSERT INTO inbox.inbox_handlers (name, consumer, subscriptions, memory, "
+		       "known_since,"
+		       " connected_at, last_seen_at) VALUES ('mail', 'mails', '[{}]', '10 min', "
+		       "now(), now(), now())");
+	parked(world, me.id, 0, "mail.sent");
+	run_sql(world, "UPDATE inbox.inbox_messages SET consumer = 'mails', available_at = now()");
+	has(world, other.id, "[{\"name\": \"mail\", \"consumer\": \"mails\"}]");
+	has(world, me.id, "[{\"name\": \"late\", \"consumer\": \"mails\"}]");
+	assert_false(is_away_later(world, &me));
+	has(world, me.id, "[\"mail\", {\"name\": \"mail\", \"consumer\": \"other\"}]");
+	assert_true(is_away_later(world, &me));
+	assert_string_equal(me.absence.missing, "mail");
+}
+
+static void at_most_half_of_the_members_are_away(void **state)
+{
+	enum { MEMBERS = 5 };
+	struct world *world = *state;
+	struct member members[MEMBERS] = { { world->me.id } };
+
+	known(world, "mail", "mail.*");
+	for (int i = 0; i < MEMBERS; i++) {
+		if (i > 0)
+			members[i].id = another(world, "").id;
+		parked(world, members[i].id, i, "mail.sent");
+		has(world, members[i].id, i == MEMBERS - 1 ? "[\"mail\"]" : "[]");
+	}
+	for (int i = 0; i < MEMBERS; i++)
+		assert_int_equal(is_away_later(world, &members[i]), i < 2);
+	/* One of those that work is gone: of four two may be away, of three one. */
+	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now() WHERE id = %d",
+		members[2].id);
+	assert_true(is_away(world, &members[1]));
+	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now() WHERE id = %d",
+		members[3].id);
+	assert_true(is_away(world, &members[0]));
+	assert_false(is_away(world, &members[1]));
+	for (int i = 0; i < MEMBERS; i++)
+		member_fini(&members[i]);
 }
 
 static void two_members_never_leave_for_each_other(void **state)
 {
 	struct world *world = *state;
-	struct instance other = another(world, "");
+	CLEANUP(member_fini) struct member me = { world->me.id };
+	CLEANUP(member_fini) struct member other = { another(world, "").id };
 
-	has(world, world->me.id, "[\"billing\"]");
+	known(world, "billing", "bill.*");
+	known(world, "mail", "mail.*");
+	parked(world, me.id, 0, "mail.sent");
+	parked(world, other.id, 1, "bill.paid");
+	has(world, me.id, "[\"billing\"]");
 	has(world, other.id, "[\"mail\"]");
-	(void)absence_of(world, world->me.id, 30000);
-	(void)absence_of(world, other.id, 30000);
+	(void)is_away(world, &me);
+	(void)is_away(world, &other);
 	later(world);
-	assert_true(absence_of(world, other.id, 30000).away);
-	assert_false(absence_of(world, world->me.id, 30000).away);
+	assert_true(is_away(world, &other));
+	assert_false(is_away(world, &me));
 	later(world);
-	assert_false(absence_of(world, world->me.id, 30000).away);
-	assert_true(absence_of(world, other.id, 30000).away);
+	assert_false(is_away(world, &me));
+	assert_true(is_away(world, &other));
 }
 
 static void a_member_returns_with_its_handler_or_without_the_other_member(void **state)
 {
 	struct world *world = *state;
+	CLEANUP(member_fini) struct member me = { world->me.id };
 	struct instance other = another(world, "");
 
+	known(world, "mail", "mail.*");
+	parked(world, me.id, 0, "mail.sent");
 	has(world, other.id, "[\"mail\"]");
-	(void)absence_of(world, world->me.id, 30000);
+	assert_true(is_away_later(world, &me));
+	has(world, me.id, "[\"mail\"]");
+	assert_false(is_away(world, &me));
+	has(world, me.id, "[]");
+	assert_false(is_away(world, &me));
 	later(world);
-	assert_true(absence_of(world, world->me.id, 30000).away);
-	has(world, world->me.id, "[\"mail\"]");
-	assert_false(absence_of(world, world->me.id, 30000).away);
-	has(world, world->me.id, "[]");
-	assert_false(absence_of(world, world->me.id, 30000).away);
-	later(world);
-	assert_true(absence_of(world, world->me.id, 30000).away);
+	assert_true(is_away(world, &me));
 	run_sql(world,
 		"UPDATE inbox.inbox_instances SET heartbeat_at = now() - interval '16 s' WHERE id "
 		"= %d",
 		other.id);
-	assert_false(absence_of(world, world->me.id, 30000).away);
+	assert_false(is_away(world, &me));
 }
 
 static void a_cleanly_stopped_instance_holds_no_rows(void **state)
@@ -748,7 +879,10 @@ int main(void)
 		TEST(rescue_goes_through_many_pages_and_windows),
 		TEST(rescue_stops_when_requested),
 		TEST(a_rescue_that_reached_its_time_limit_continues_later),
-		TEST(a_member_without_a_handler_that_another_has_becomes_away),
+		TEST(a_member_whose_messages_need_a_handler_of_another_becomes_away),
+		TEST(a_member_stays_for_a_handler_that_none_of_its_messages_needs),
+		TEST(a_member_needs_a_handler_for_due_messages_of_a_consumer_without_any),
+		TEST(at_most_half_of_the_members_are_away),
 		TEST(two_members_never_leave_for_each_other),
 		TEST(a_member_returns_with_its_handler_or_without_the_other_member),
 		TEST(a_cleanly_stopped_instance_holds_no_rows),

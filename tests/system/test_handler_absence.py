@@ -36,8 +36,18 @@ def send(produce, topic):
 
 
 @pytest.fixture
-def lacking(start_inboxd, handler):
-    """Two members; the first lacks the handler for mails."""
+def everywhere(send):
+    """A message in each partition, so that each member needs a handler for it."""
+    def send_all(event_id, kind):
+        for partition in range(4):
+            send(f"{event_id}{partition}", kind, partition=partition)
+
+    return send_all
+
+
+@pytest.fixture
+def lacking(start_inboxd, handler, everywhere, inbox):
+    """Two members; the first lacks the handler for mails, and needs it."""
     first = start_inboxd(SHORT)
     second = start_inboxd(second_of(SHORT))
     handlers = {
@@ -45,6 +55,8 @@ def lacking(start_inboxd, handler):
         "second": handler(second, always(DONE), name="orders", subscribe=ORDERS),
         "mails": handler(second, always(DONE), name="mails", subscribe=MAILS),
     }
+    eventually(lambda: len(owners(inbox)) == 2, timeout=40)
+    everywhere("need", "mail.sent")
     return first, second, handlers
 
 
@@ -54,18 +66,54 @@ def test_r16_a_member_without_a_handler_leaves_its_partitions_to_another(lacking
     for number in range(40):
         send(f"m{number}", "mail.sent")
         send(f"o{number}", "order.placed")
-    inbox.wait_processed(80)
-    assert handlers["mails"].count == 40
+    inbox.wait_processed(84)
+    assert handlers["mails"].count == 44
     assert first.status()["away"] and not second.status()["away"]
     assert first.get("/readyz")[0] == 200, "it is out of the group because it shall be"
     assert "handler_lacking" in first.stderr and "mails" in first.stderr
 
 
-def test_a_member_without_partitions_counts_no_messages_of_them(start_inboxd, handler, send, inbox):
+def third_of(options):
+    return {**options, "inbox": {**options.get("inbox", {}), "instance": "third"}}
+
+
+@pytest.fixture
+def members(start_inboxd):
+    """Three members with partitions."""
+    return [start_inboxd(SHORT), start_inboxd(second_of(SHORT)), start_inboxd(third_of(SHORT))]
+
+
+def away(members):
+    return [member.status()["away"] for member in members]
+
+
+def test_r16_no_member_leaves_for_a_handler_that_no_message_needs(members, handler, everywhere, inbox):
+    """Somebody connects a client for a type that does not exist; the handlers of the pods are named after them."""
+    for number, member in enumerate(members):
+        handler(member, always(DONE), name=f"orders-{number}", subscribe=ORDERS)
+    handler(members[1], always(DONE), name="debug", subscribe=[{"types": ["nothing"]}])
+    eventually(lambda: len(owners(inbox)) == 3, timeout=40)
+    everywhere("o", "order.placed")
+    inbox.wait_processed(4)
+    throughout(lambda: away(members) == [False] * 3 and len(owners(inbox)) == 3, seconds=5)
+
+
+def test_r16_at_most_half_of_the_members_leave(members, handler, everywhere, inbox):
+    mails = handler(members[2], always(DONE), name="mails", subscribe=MAILS)
+    eventually(lambda: len(owners(inbox)) == 3, timeout=40)
+    everywhere("m", "mail.sent")
+    eventually(lambda: sum(away(members)) == 1, timeout=40)
+    eventually(lambda: len(owners(inbox)) == 2, timeout=40)
+    throughout(lambda: sum(away(members)) == 1 and not away(members)[2], seconds=4)
+    assert mails.count >= 2
+
+
+def test_a_member_without_partitions_counts_no_messages_of_them(start_inboxd, handler, send, everywhere, inbox):
     first = start_inboxd(SHORT)
     handler(first, always(DONE), name="orders", subscribe=ORDERS)
     send("m", "mail.sent")
-    eventually(lambda: first.metric("inboxd_unrouted") == 1, timeout=30)
+    everywhere("x", "other.one")
+    eventually(lambda: first.metric("inboxd_unrouted") == 5, timeout=30)
     second = start_inboxd(second_of(SHORT))
     for name, wanted in (("orders", ORDERS), ("others", [{"types": ["other.*"]}])):
         handler(second, always(DONE), name=name, subscribe=wanted)
@@ -86,32 +134,38 @@ def test_r16_it_joins_again_with_its_handler(lacking, handler, inbox):
 def test_r16_it_joins_again_when_the_other_member_is_gone(lacking, send, inbox):
     first, second, handlers = lacking
     eventually(lambda: owners(inbox) == {"second": 4}, timeout=40)
+    inbox.wait_processed(4)
     second.stop()
     send("o", "order.placed")
-    inbox.wait_processed(1, timeout=40)
+    inbox.wait_processed(5, timeout=40)
     assert handlers["first"].event_ids == ["o"]
 
 
-def test_r16_if_two_members_lack_each_others_handler_one_stays(start_inboxd, handler, send, inbox):
+def test_r16_if_two_members_lack_each_others_handler_one_stays(start_inboxd, handler, send, everywhere, inbox):
     first = start_inboxd(SHORT)
     handler(first, always(DONE), name="orders", subscribe=ORDERS)
     second = start_inboxd(second_of(SHORT))
     handler(second, always(DONE), name="mails", subscribe=MAILS)
     sidecars = [first, second]
+    eventually(lambda: len(owners(inbox)) == 2, timeout=40)
+    everywhere("m", "mail.sent")
+    everywhere("o", "order.placed")
     eventually(lambda: sum(sidecar.status()["away"] for sidecar in sidecars) == 1, timeout=40)
     throughout(lambda: sum(sidecar.status()["away"] for sidecar in sidecars) == 1, seconds=4)
     stays = next(sidecar for sidecar in sidecars if not sidecar.status()["away"])
     send("x", "order.placed" if stays is first else "mail.sent")
-    inbox.wait_processed(1, timeout=40)
+    inbox.wait_status("x", "processed", timeout=40)
 
 
-def test_r16_with_never_no_member_leaves(start_inboxd, handler, inbox):
+def test_r16_with_never_no_member_leaves(start_inboxd, handler, everywhere, inbox):
     never = {**SHORT, "inbox": {"handler_absence": "never"}}
     first = start_inboxd(never)
     handler(first, always(DONE), name="orders", subscribe=ORDERS)
     second = start_inboxd(second_of(never))
     handler(second, always(DONE), name="mails", subscribe=MAILS)
     eventually(lambda: len(owners(inbox)) == 2, timeout=40)
+    everywhere("m", "mail.sent")
+    everywhere("o", "order.placed")
     throughout(lambda: len(owners(inbox)) == 2, seconds=5)
 
 
@@ -214,14 +268,16 @@ def test_r16_an_away_member_leaves_adopted_partitions_to_a_complete_member(start
     assert first.status()["away"]
 
 
-def test_r16_an_away_member_adopts_what_no_other_member_can_handle(left_waiting, start_inboxd, handler, topic, inbox):
+def test_r16_an_away_member_adopts_what_no_other_member_can_handle(left_waiting, start_inboxd, handler, everywhere, topic, inbox):
     first = start_inboxd(SHORT, kafka={"topics": [topic]})
     second = start_inboxd(second_of(SHORT))
     handler(second, always(DONE), name="orders", subscribe=[{"topic": topic, "types": ["order.*"]}])
     handler(second, always(DONE), name="mails", subscribe=[{"topic": topic, "types": ["mail.*"]}])
+    eventually(lambda: len(owners(inbox)) == 2, timeout=40)
+    everywhere("m", "mail.sent")
     eventually(lambda: first.status()["away"], timeout=40)
     client = handler(first, always(DONE), name="orders", subscribe=ORDERS)
-    inbox.wait_processed(20, timeout=60)
+    inbox.wait_processed(24, timeout=60)
     assert client.event_ids == left_waiting
     assert first.status()["away"]
 

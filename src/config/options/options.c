@@ -166,10 +166,11 @@ const struct option option_table[] = {
 			"only connected handlers are known." },
 	{ "inbox", "handler_absence", OPTION_DURATION, .text = "30s", .min = SECOND, .max = DAY,
 		.never = true, AT(inbox.handler_absence),
-		.help = "How long a handler that is connected to another instance may be "
-			"missing here. Then this instance leaves the consumer group. It "
-			"joins again when the handler connects, or when the other instance "
-			"is gone." },
+		.help = "How long messages of this instance may need a handler that is "
+			"missing here and that another instance has connected. Then this "
+			"instance leaves the consumer group, unless half of the instances "
+			"have left it. It joins again when the handler connects, or when "
+			"the other instance is gone." },
 	{ "inbox", "shutdown_timeout", OPTION_DURATION, .text = "25s", .min = 0, .max = HOUR,
 		AT(inbox.shutdown_timeout),
 		.help = "Maximum duration of a stop, including the deliveries in progress. "

@@ -115,19 +115,45 @@ int instance_fence(
 	}
 }
 
-/* The lock serializes this decision between all instances, so that two of them never leave the
- * group for each other (rule R16). */
-int instance_absence(struct db *db, int32_t id, const struct absence_limits *limits,
-	struct absence *out, struct err *err)
+/* The messages of one statement are at most so many for each partition, whatever waits there. */
+#define LOOKED_AT 500
+
+static int find_needed(struct db *db, int32_t id, const struct absence_limits *limits,
+	struct absence *absence, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct bytes found;
+	int r;
+
+	params_int(&params, id);
+	params_bigint(&params, limits->lease_ms);
+	params_bigint(&params, LOOKED_AT);
+	r = db_run(db, QUERY_FIND_NEEDED_HANDLERS, &params, &rows, err);
+	if (r != 0)
+		return r;
+	found = rows_bytes(rows, 0, 0);
+	buf_reset(&absence->needed);
+	buf_add(&absence->needed, found.data, found.length);
+	return buf_ok(&absence->needed) ? 0 : err_memory(err);
+}
+
+/* The lock serializes this decision between all instances, so that two of them never leave the
+ * group for each other (rule R16). */
+static int decide_absence(struct db *db, int32_t id, const struct absence_limits *limits,
+	struct absence *absence, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	const char *missing;
 	int r = db_begin(db, err);
 
-	*out = (struct absence){ .away = false };
 	params_int(&params, id);
 	params_bigint(&params, limits->lease_ms);
 	params_bigint(&params, limits->absence_ms);
+	params_jsonb(&params, absence->needed.length == 0 ? bytes_of("[]")
+							  : (struct bytes){ absence->needed.data,
+								    absence->needed.length });
 	if (r == 0)
 		r = db_queue(db, QUERY_LOCK_ABSENCE, NULL, NULL, err);
 	if (r == 0)
@@ -136,12 +162,24 @@ int instance_absence(struct db *db, int32_t id, const struct absence_limits *lim
 		r = db_commit(db, err);
 	if (r != 0)
 		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
-	if (rows_count(rows) == 0)
-		return 0;
-	out->away = rows_bool(rows, 0, 0);
-	if (!rows_is_null(rows, 0, 1))
-		(void)snprintf(out->lacking, sizeof(out->lacking), "%s", rows_text(rows, 0, 1));
+	missing = rows_count(rows) == 0 ? NULL : rows_text(rows, 0, 1);
+	absence->away = rows_count(rows) > 0 && rows_bool(rows, 0, 0);
+	absence->noted = missing != NULL;
+	(void)snprintf(
+		absence->missing, sizeof(absence->missing), "%s", missing == NULL ? "" : missing);
 	return 0;
+}
+
+/* While it is away it has no partitions, and so no message that needs a handler: what it left for counts. */
+int instance_absence(struct db *db, int32_t id, const struct absence_limits *limits,
+	struct absence *absence, struct err *err)
+{
+	int r = absence->away ? 0 : find_needed(db, id, limits, absence, err);
+
+	if (r != 0 || (absence->needed.length == 0 && !absence->noted))
+		return r;
+	absence->noted = true; /* also if the answer to the COMMIT is lost */
+	return decide_absence(db, id, limits, absence, err);
 }
 
 int instance_stop(struct db *db, int32_t id, struct err *err)

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "base/buf.h"
 #include "store/pg/db.h"
 
 struct instance {
@@ -91,16 +92,19 @@ int instance_rescue(struct rescue *rescue, struct err *err);
 
 struct absence_limits {
 	int64_t lease_ms;
-	int64_t absence_ms; /* -1: an instance never leaves because a handler is missing */
+	int64_t absence_ms;
 };
+/* Kept between calls. Zeroed: a new instance. */
 struct absence {
 	bool away;         /* it must be out of the group */
-	char lacking[256]; /* handlers that other instances have, separated by commas; "" = none */
+	bool noted;        /* its row may say that a handler is missing */
+	struct buf needed; /* JSON: handlers that its messages need and others have; empty: none */
+	char missing[256]; /* the names of those that others still have, separated by commas */
 };
-/* Decides whether this instance must leave the group, because it lacks a handler that another
- * instance has (rule R16). Records the decision in its row. */
+/* Decides whether this instance must leave the group, because messages of its partitions need a handler that only another
+ * instance has (rule R16). Records the decision in its row. The caller frees absence->needed. */
 int instance_absence(struct db *db, int32_t id, const struct absence_limits *limits,
-	struct absence *out, struct err *err);
+	struct absence *absence, struct err *err);
 /* The last step of a clean stop: marks the row as stopped. */
 int instance_stop(struct db *db, int32_t id, struct err *err);
 
