@@ -1,6 +1,7 @@
 -- The five roles and what each may do in this schema; applied by `inboxd migrate --roles`, again at any time.
 -- Do not log in as one of them: GRANT inboxd_sidecar TO billing_inbox; and so on. Roles belong to the whole
--- PostgreSQL cluster, their rights to this schema.
+-- PostgreSQL cluster, their rights to this schema. With --roles=PREFIX each inboxd_ here is PREFIX_, so that the users of two
+-- services on one server have nothing in common.
 DO $$
 DECLARE
     role text;

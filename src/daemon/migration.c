@@ -62,12 +62,13 @@ int migration_run(const struct config *config, const struct migration_stop *stop
 	return migrate_run(&options, &watch, result, err);
 }
 
-int migration_grant(const struct config *config, const struct migration_stop *stop, struct err *err)
+int migration_grant(const struct config *config, const struct migration_stop *stop,
+	const char *prefix, struct err *err)
 {
 	struct migrate_watch watch = watch_of(stop);
 	struct db_options options;
 	char name[32];
 
 	connection_options(config, 0, name, &options);
-	return migrate_roles(&options, &watch, err);
+	return migrate_roles(&options, &watch, prefix, err);
 }

@@ -16,7 +16,7 @@ struct migration_stop {
 /* migrate_run() and migrate_roles() with the configured database. */
 int migration_run(const struct config *config, const struct migration_stop *stop,
 	struct migrate_result *result, struct err *err);
-int migration_grant(
-	const struct config *config, const struct migration_stop *stop, struct err *err);
+int migration_grant(const struct config *config, const struct migration_stop *stop,
+	const char *prefix, struct err *err);
 
 #endif

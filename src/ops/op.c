@@ -56,9 +56,9 @@ static int check_right(const struct op *op, struct err *err)
 	(void)err_set(err, FAULT_DATABASE, "this command changes data, and user %s may only read",
 		rows_text(rows, 0, 0));
 	return err_advise(err,
-		"GRANT inboxd_operator TO %s, or set another user with INBOXD_POSTGRES_USER and "
+		"GRANT %s TO %s, or set another user with INBOXD_POSTGRES_USER and "
 		"INBOXD_POSTGRES_PASSWORD",
-		rows_text(rows, 0, 0));
+		rows_text(rows, 0, 2), rows_text(rows, 0, 0));
 }
 
 /* The application name distinguishes an operator's connection from those of the sidecars in

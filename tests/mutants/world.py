@@ -7,6 +7,12 @@ START = "system/test_start_position.py::"
 GENERATIONS = "system/test_generations.py::"
 
 MUTANTS = [
+    mutant("R18", "the roles of all schemas are the same",
+           edit("src/store/schema/migrate.c", "\t\tbuf_addf(&script, \"%s_\", prefix);", "\t\tbuf_addf(&script, prefix == NULL ? \"%s\" : \"%s_\", ROLES_PREFIX);"),
+           tests=["system/test_first_hour.py::test_the_service_of_one_schema_can_do_nothing_in_another_one"]),
+    mutant("R18", "without a prefix the shared roles are renewed",
+           edit("src/store/schema/migrate.c", "if (r == 0 && rows_count(used) == 0)", "if (r == 0 && rows_count(used) < 9)"),
+           tests=["system/test_first_hour.py::test_users_can_move_to_roles_of_their_own"]),
     # R17
     mutant("R17", "the last record is not verified",
            edit("src/ingest/partitions/start_offset_policy.c", "(facts->last_timestamp < 0 && !facts->last_digest))\n\t\treturn;", "out)\n\t\treturn;"),

@@ -5,6 +5,9 @@ import json
 import os
 import subprocess
 
+import psycopg
+import pytest
+
 from support.sidecar import binary
 from support.wait import eventually
 from support.wire import Wire, hello_params
@@ -60,6 +63,71 @@ def test_migrate_roles_says_which_it_made_and_what_to_grant(make_inboxd, db):
     assert "role inboxd_sidecar   existed, privileges granted; granted to billing_inbox" in again
     grant = next(line.strip() for line in again.splitlines() if "GRANT inboxd_reader" in line)
     db.execute(grant.replace("READER", "billing_inbox"))
+
+
+@pytest.fixture
+def two_schemas(make_inboxd, postgres_server, database, name):
+    """Sidecars of two services with schemas of their own in one database: (schema, prefix of its roles, sidecar) each."""
+    made = [(schema, f"{name[:40]}_{schema}", make_inboxd(inbox={"schema": schema})) for schema in ("shop", "bank")]
+    yield made
+    with postgres_server.connect(database) as connection:
+        for _, prefix, _ in made:
+            for role in connection.execute("SELECT rolname FROM pg_roles WHERE rolname LIKE %s", [prefix + "%"]).fetchall():
+                connection.execute(f"DROP OWNED BY {role[0]}")
+                connection.execute(f"DROP ROLE {role[0]}")
+
+
+def login(db, postgres_server, database, user, role):
+    """A connection of a new user who has this role."""
+    db.execute(f"CREATE ROLE {user} LOGIN IN ROLE {role}")
+    return psycopg.connect(postgres_server.conninfo(database), user=user, autocommit=True)
+
+
+def test_the_service_of_one_schema_can_do_nothing_in_another_one(two_schemas, db, postgres_server, database):
+    for schema, prefix, sidecar in two_schemas:
+        done = sidecar.command("migrate", f"--roles={prefix}")
+        assert done.returncode == 0, done.stderr
+        assert f"role {prefix}_service made now, privileges granted; nobody has it" in done.stdout
+        assert f"GRANT {prefix}_service TO SERVICE_USER;" in done.stdout and "may also use" not in done.stdout
+    (shop, prefix, sidecar), (bank, _, _) = two_schemas
+    with login(db, postgres_server, database, f"{prefix}_user", f"{prefix}_service") as service:
+        service.execute(f"SELECT {shop}.emit('t', 'k', 't', '{{}}')")
+        for call in ("emit('t', 'k', 't', '{}')", "request_begin('k', NULL)", "result('t', 'i')"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                service.execute(f"SELECT {bank}.{call}")
+    assert "inboxd_" not in roles(sidecar), "later, the schema has its roles"
+    db.execute(f"GRANT {prefix}_reader TO {prefix}_user")
+    check = sidecar.command("check", "--set", f"postgres.user={prefix}_user")
+    assert f"GRANT {prefix}_sidecar to the user" in check.stderr + check.stdout
+
+
+def test_users_can_move_to_roles_of_their_own(two_schemas, db, postgres_server, database):
+    """The schema of an earlier version has the roles that all schemas share."""
+    (shop, prefix, sidecar), (bank, _, other) = two_schemas
+    assert other.command("migrate", "--roles").returncode == 0
+    shared = roles(sidecar)
+    assert "may also use" in shared and f"the schema {bank}" in shared and "--roles=PREFIX" in shared
+    with login(db, postgres_server, database, f"{prefix}_user", "inboxd_service") as service:
+        emit = f"SELECT {shop}.emit('t', 'k', 't', '{{}}')"
+        moving = sidecar.command("migrate", f"--roles={prefix}").stdout
+        service.execute(emit)
+        assert "inboxd_service" in roles(sidecar) and f"{prefix}_service" in roles(sidecar), "both until it is over"
+        revokes = [line.strip() for line in moving.splitlines() if line.startswith("  REVOKE ")]
+        assert len(revokes) == 4
+        for statement in revokes:
+            db.execute(statement)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            service.execute(emit)
+        db.execute(f"GRANT {prefix}_service TO {prefix}_user")
+        service.execute(emit)
+        service.execute(f"SELECT {bank}.emit('t', 'k', 't', '{{}}')")
+    assert "inboxd_" not in roles(sidecar)
+
+
+@pytest.mark.parametrize("prefix", ["", "Shop", "a b", "1a", "pg_x", "a" * 55, "a;b"])
+def test_a_prefix_that_is_no_name_is_refused(make_inboxd, prefix):
+    done = make_inboxd().command("migrate", f"--roles={prefix}")
+    assert (done.returncode, done.stderr.startswith("inboxd: --roles: ")) == (1, True), done.stderr
 
 
 def init(path, *arguments):

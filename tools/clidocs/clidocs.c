@@ -48,7 +48,8 @@ static void man_option(const struct option_row *option)
 	(void)fputs("\\-\\-", stdout);
 	roff(option->name);
 	if (option->argument != NULL)
-		(void)printf(" \\fI%s\\fR", option->argument);
+		(void)printf(
+			option->kind == KIND_OPTIONAL ? "[=%s]" : " \\fI%s\\fR", option->argument);
 	(void)putchar('\n');
 	roff(option->help);
 	if (option->choices != NULL)
@@ -179,13 +180,16 @@ static void zsh_text(const char *text)
 
 static void zsh_option(const struct option_row *option)
 {
-	(void)printf(" \\\n\t\t\t'--%s%s[", option->name, option->argument == NULL ? "" : "=");
+	(void)printf(" \\\n\t\t\t'--%s%s[", option->name,
+		option->argument == NULL        ? ""
+		: option->kind == KIND_OPTIONAL ? "=-"
+						: "=");
 	zsh_text(option->help);
 	(void)putchar(']');
 	if (option->choices != NULL)
 		(void)printf(":%s:(%s)", option->argument, option->choices);
 	else if (option->argument != NULL)
-		(void)printf(":%s:%s", option->argument,
+		(void)printf("%s:%s:%s", option->kind == KIND_OPTIONAL ? ":" : "", option->argument,
 			strcmp(option->argument, "FILE") == 0 ? "_files" : "");
 	(void)putchar('\'');
 }

@@ -1,17 +1,22 @@
 -- The rights that a sidecar needs and this user lacks; no row = none. Each row has the user's name, at most four
--- users who can log in and have the role inboxd_sidecar, if that has the right (NULL = none), whether this user has
--- the role that has the right, and that role.
+-- users who can log in and have the role of sidecars, if that has the right (NULL = none), whether this user has
+-- the role that has the right, and that role: inboxd_sidecar, or that of the prefix that the schema has.
 -- Caller: store/schema/privileges.c, for `inboxd check`. Index: none (catalogs).
 -- $1 whether requests.socket is on, which needs the functions of requests, too.
+WITH used AS (
+-- include: role_prefixes
+), role AS (
+    SELECT coalesce((SELECT u.prefix FROM used u ORDER BY u.place LIMIT 1), 'inboxd') || '_' AS start
+)
 SELECT l.thing, l.privilege, current_user::text,
        (SELECT string_agg(quote_ident(u.rolname), ', ' ORDER BY u.rolname)
         FROM (SELECT r.rolname
               FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid JOIN pg_roles r ON r.oid = m.member
-              WHERE g.rolname = 'inboxd_sidecar' AND g.rolname = l.role AND r.rolcanlogin
+              WHERE g.rolname = l.role AND l.kind = 'sidecar' AND r.rolcanlogin
               ORDER BY r.rolname LIMIT 4) AS u),
        coalesce(pg_has_role(to_regrole(l.role)::oid, 'USAGE'), false), l.role
-FROM (
-SELECT v.thing::text, v.privilege, 'inboxd_sidecar'::text AS role
+FROM (SELECT k.*, (SELECT role.start FROM role) || k.kind AS role FROM (
+SELECT v.thing::text, v.privilege, 'sidecar'::text AS kind
 FROM (VALUES
     ('inbox.inbox_messages'::regclass, 'SELECT'), ('inbox.inbox_messages', 'INSERT'), ('inbox.inbox_messages', 'UPDATE'),
     ('inbox.inbox_offsets', 'SELECT'), ('inbox.inbox_offsets', 'INSERT'), ('inbox.inbox_offsets', 'UPDATE'),
@@ -29,18 +34,18 @@ FROM (VALUES
     ('inbox.inbox_schema_version', 'SELECT'), ('inbox.inbox_pauses', 'SELECT')) AS v(thing, privilege)
 WHERE NOT has_table_privilege(v.thing, v.privilege)
 UNION ALL
-SELECT q.thing, 'SELECT', 'inboxd_sidecar'
+SELECT q.thing, 'SELECT', 'sidecar'
 FROM (VALUES (pg_get_serial_sequence('inbox.inbox_messages', 'seq')),
              (pg_get_serial_sequence('inbox.outbox', 'seq'))) AS q(thing)
 WHERE NOT has_sequence_privilege(q.thing, 'SELECT')
 UNION ALL
-SELECT 'FUNCTION ' || f.name::text, 'EXECUTE', 'inboxd_sidecar'
+SELECT 'FUNCTION ' || f.name::text, 'EXECUTE', 'sidecar'
 FROM (VALUES ('inbox.retain(int, text, bigint, int, boolean)'::regprocedure), ('inbox.sequences_behind()'),
              ('inbox.advance_sequences()'), ('inbox.emit_caused(bigint, text, text, text, int, jsonb, jsonb)')) AS f(name)
 WHERE NOT has_function_privilege(f.name, 'EXECUTE')
 UNION ALL
-SELECT 'FUNCTION ' || f.name::text, 'EXECUTE', 'inboxd_service'
+SELECT 'FUNCTION ' || f.name::text, 'EXECUTE', 'service'
 FROM (VALUES ('inbox.request_begin(text, bytea, text, text, interval, interval, text)'::regprocedure),
              ('inbox.request_complete(text, int, bytea, jsonb)'), ('inbox.request_fail(text, text)'),
              ('inbox.request_extend(text, interval, text)'), ('inbox.result(text, text, text)')) AS f(name)
-WHERE $1::boolean AND NOT has_function_privilege(f.name, 'EXECUTE')) AS l(thing, privilege, role)
+WHERE $1::boolean AND NOT has_function_privilege(f.name, 'EXECUTE')) AS k) AS l

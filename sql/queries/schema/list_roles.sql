@@ -1,12 +1,29 @@
--- The roles of inboxd in this cluster, and who has them, for `inboxd migrate --roles`.
+-- The roles of the schema in this cluster, and who has them, for `inboxd migrate --roles`.
 -- Caller: store/schema/roles.c. Index: pg_authid_rolname_index.
 -- From PostgreSQL 16 on, who creates a role becomes a member with neither INHERIT nor SET, which gives no right. Before, a
 -- membership had no such options.
--- Back: role, the roles and users that have it ('' = none).
-SELECT r.rolname,
+-- $1 prefix; NULL: those that may use the schema, or inboxd. Back: role, its name without the prefix, the roles and users
+-- that have it ('' = none), and where else it may use a schema of inboxd or of others ('' = nowhere): roles belong to the cluster.
+WITH used AS (
+-- include: role_prefixes
+), own AS (
+    SELECT b.oid AS database, c.relnamespace AS schema
+    FROM pg_database b, pg_class c
+    WHERE b.datname = current_database() AND c.oid = 'inbox.inbox_messages'::regclass
+)
+SELECT r.rolname, s.suffix,
        coalesce((SELECT string_agg(quote_ident(u.rolname), ', ' ORDER BY u.rolname)
                  FROM pg_auth_members m JOIN pg_roles u ON u.oid = m.member
                  WHERE m.roleid = r.oid
-                   AND to_jsonb(m) @> '{"inherit_option": false, "set_option": false}' IS NOT TRUE), '')
-FROM pg_roles r
-WHERE r.rolname IN ('inboxd_sidecar', 'inboxd_handler', 'inboxd_service', 'inboxd_operator', 'inboxd_reader')
+                   AND to_jsonb(m) @> '{"inherit_option": false, "set_option": false}' IS NOT TRUE), ''),
+       coalesce((SELECT string_agg(DISTINCT CASE WHEN d.dbid = own.database THEN 'the schema ' || d.objid::regnamespace
+                                                 ELSE 'the database ' || quote_ident(b.datname) END, ', ')
+                 FROM pg_shdepend d JOIN pg_database b ON b.oid = d.dbid CROSS JOIN own
+                 WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = r.oid AND d.deptype = 'a'
+                   AND d.classid = 'pg_namespace'::regclass AND (d.dbid, d.objid) <> (own.database, own.schema)), '')
+FROM (SELECT $1::text AS prefix WHERE $1::text IS NOT NULL
+      UNION ALL SELECT u.prefix FROM used u WHERE $1::text IS NULL
+      UNION ALL SELECT 'inboxd' WHERE $1::text IS NULL AND NOT EXISTS (SELECT FROM used)) w
+CROSS JOIN (VALUES (1, 'sidecar'), (2, 'handler'), (3, 'service'), (4, 'operator'), (5, 'reader')) AS s(n, suffix)
+JOIN pg_roles r ON r.rolname = w.prefix || '_' || s.suffix
+ORDER BY w.prefix, s.n

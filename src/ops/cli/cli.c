@@ -250,6 +250,17 @@ static int store_value(struct parse *parse, const struct option_row *option, con
 	return 0;
 }
 
+static int take_optional(struct parse *parse, const struct option_row *option)
+{
+	const char *value = strchr(parse->argv[parse->at], '=');
+
+	if (value != NULL && value[1] == '\0')
+		return err_set(
+			parse->err, FAULT_USAGE, "--%s: nothing is behind the =", option->name);
+	*(const char **)((char *)parse->cli + option->offset) = value == NULL ? "" : value + 1;
+	return 0;
+}
+
 static int take_option(struct parse *parse)
 {
 	const struct option_row *option = find_option(parse->argv[parse->at], commands_of(parse));
@@ -259,6 +270,8 @@ static int take_option(struct parse *parse)
 		return unknown_option(parse, parse->argv[parse->at]);
 	if (option->kind == KIND_FLAG)
 		return take_flag(parse, option);
+	if (option->kind == KIND_OPTIONAL)
+		return take_optional(parse, option);
 	text = take_value(parse);
 	if (text == NULL)
 		return err_set(parse->err, FAULT_USAGE, "%s requires %s", parse->argv[parse->at],
@@ -291,7 +304,7 @@ static int find_command_word(struct parse *parse)
 		words_only = ends_options(argument);
 		option = find_option(argument, ~0U);
 		/* the value of an option is the next argument, unless it is in the same one */
-		if (option != NULL && option->kind != KIND_FLAG &&
+		if (option != NULL && option->kind > KIND_OPTIONAL &&
 			(argument[1] == '-' ? strchr(argument, '=') == NULL : argument[2] == '\0'))
 			i++;
 	}
@@ -419,10 +432,12 @@ static void add_options(struct buf *out, enum command command)
 
 		if (!option_is_offered(option, command))
 			continue;
-		buf_addf(out, "  %s%s%s--%s%s%s\n        %s", letter[0] == '\0' ? "" : "-", letter,
-			letter[0] == '\0' ? "" : ", ", option->name,
-			option->argument == NULL ? "" : " ",
-			option->argument == NULL ? "" : option->argument, option->help);
+		buf_addf(out, "  %s%s%s--%s", letter[0] == '\0' ? "" : "-", letter,
+			letter[0] == '\0' ? "" : ", ", option->name);
+		if (option->argument != NULL)
+			buf_addf(out, option->kind == KIND_OPTIONAL ? "[=%s]" : " %s",
+				option->argument);
+		buf_addf(out, "\n        %s", option->help);
 		if (option->choices != NULL)
 			buf_addf(out, ": %s", option->choices);
 		buf_add_char(out, '\n');

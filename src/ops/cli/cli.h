@@ -123,7 +123,7 @@ struct cli {
 	size_t set_count;
 	bool json;
 	bool migrate;       /* run --migrate */
-	bool roles;         /* migrate --roles */
+	const char *roles;  /* migrate --roles: the prefix, "" = none; NULL = not given */
 	bool force;         /* init --force */
 	const char **words; /* arguments that are not options, in order; owned by the struct */
 	size_t word_count;

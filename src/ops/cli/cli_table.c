@@ -191,8 +191,8 @@ const struct command_row cli_commands[] = {
 const struct option_row cli_options[] = {
 	{ 0, "migrate", NULL, FOR(COMMAND_RUN), KIND_FLAG, offsetof(struct cli, migrate),
 		"update the schema first", NULL },
-	{ 0, "roles", NULL, FOR(COMMAND_MIGRATE), KIND_FLAG, offsetof(struct cli, roles),
-		"also create the roles inboxd_sidecar, _handler, _service, _operator and _reader and grant their privileges", NULL },
+	{ 0, "roles", "PREFIX", FOR(COMMAND_MIGRATE), KIND_OPTIONAL, offsetof(struct cli, roles),
+		"also create the roles PREFIX_sidecar, _handler, _service, _operator and _reader and grant their privileges; default: the prefix that the schema has, or inboxd", NULL },
 	{ 0, "force", NULL, FOR(COMMAND_INIT), KIND_FLAG, offsetof(struct cli, force),
 		"replace an existing file, and write the file even if a server cannot be reached", NULL },
 	{ 0, "status", "STATUS", FOR(COMMAND_LIST), KIND_TEXT, offsetof(struct cli, filter.status),

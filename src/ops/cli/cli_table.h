@@ -25,6 +25,7 @@ struct command_row {
 
 enum option_kind {
 	KIND_FLAG,
+	KIND_OPTIONAL, /* a text behind '='; without one it is empty */
 	KIND_TEXT,
 	KIND_ANY_TEXT, /* may be empty */
 	KIND_SET,

@@ -9,12 +9,14 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/time/backoff.h"
 #include "base/time/clock.h"
 #include "migrations.h"
 #include "queries.h"
 #include "store/pg/statements.h"
 #include "store/schema/migrate_online.h"
+#include "store/schema/roles.h"
 
 /* Lifts settings of this user or database that would interrupt a migration. This is text and not a
  * query: the simple protocol closes the portal of the previous statement, and with it the last
@@ -76,7 +78,9 @@ int migrate_check(struct db *db, int *found, struct err *err)
 	if (r != 0 && strcmp(words->state, "42501") == 0 && err_advice(words)[0] == '\0') {
 		(void)err_prefix(
 			words, "this PostgreSQL user may not read schema \"%s\"", db_schema(db));
-		return err_advise(words, "grant it the role inboxd_sidecar");
+		return err_advise(words,
+			"grant it the role inboxd_sidecar, or the one with the prefix of this "
+			"schema, which `inboxd migrate --roles` prints");
 	}
 	if (r != 0)
 		return r;
@@ -112,7 +116,8 @@ struct run {
 	bool functions_applied;
 	int version;
 	int oldest_sidecar;
-	int applied; /* migrations */
+	int applied;             /* migrations */
+	const char *role_prefix; /* NULL: those that may use the schema already, or inboxd */
 };
 
 static void run_fini(struct run *run)
@@ -421,16 +426,49 @@ int migrate_run(const struct db_options *options, const struct migrate_watch *wa
 	return r == STEP_DONE ? 0 : r;
 }
 
+/* The script has the names of the roles with the prefix inboxd. */
+static int grant_to(struct run *run, const char *prefix, struct err *err)
+{
+	static const char usual[] = ROLES_PREFIX "_";
+	CLEANUP(buf_fini) struct buf script = BUF_INIT;
+	struct migrate_statement statement = { "roles", NULL, NULL };
+	const char *from = script_roles;
+
+	for (const char *at = strstr(from, usual); at != NULL; at = strstr(from, usual)) {
+		buf_add(&script, from, (size_t)(at - from));
+		buf_addf(&script, "%s_", prefix);
+		from = at + sizeof(usual) - 1;
+	}
+	buf_add_str(&script, from);
+	statement.sql = buf_str(&script);
+	return buf_ok(&script) ? migrate_watcher_run(run->watcher, run->db, &statement, err)
+			       : err_memory(err);
+}
+
+static int grant_to_all(struct run *run, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *used = NULL;
+	int r;
+
+	if (run->role_prefix != NULL)
+		return grant_to(run, run->role_prefix, err);
+	r = roles_prefixes(run->db, &used, err);
+	if (r == 0 && rows_count(used) == 0)
+		return grant_to(run, ROLES_PREFIX, err);
+	for (int i = 0; r == 0 && i < rows_count(used); i++)
+		r = grant_to(run, rows_text(used, i, 0), err);
+	return r;
+}
+
 static int grant_roles(struct run *run, struct err *err)
 {
-	const struct migrate_statement statement = { "roles", NULL, script_roles };
 	int r = lock_schema(run, err);
 
 	if (r != 0)
 		return r;
 	r = db_script(run->db, UNBOUNDED, err);
 	if (r == 0)
-		r = migrate_watcher_run(run->watcher, run->db, &statement, err);
+		r = grant_to_all(run, err);
 	if (r == 0)
 		return db_commit(run->db, err) == 0 ? 0 : FAULT_DATABASE;
 	db_rollback(run->db);
@@ -439,11 +477,12 @@ static int grant_roles(struct run *run, struct err *err)
 		       : err_prefix(err, "roles");
 }
 
-int migrate_roles(
-	const struct db_options *options, const struct migrate_watch *watch, struct err *err)
+int migrate_roles(const struct db_options *options, const struct migrate_watch *watch,
+	const char *prefix, struct err *err)
 {
 	CLEANUP(run_fini) struct run run = { .db = NULL };
 	int r = run_init(&run, options, watch, err);
 
+	run.role_prefix = prefix;
 	return r == 0 ? run_with_retries(&run, grant_roles, err) : r;
 }

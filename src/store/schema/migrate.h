@@ -76,9 +76,11 @@ int migrate_run(const struct db_options *options, const struct migrate_watch *wa
 /* False when a retry may succeed: the connection was lost, or the server is busy, full or a standby. */
 bool migrate_error_is_final(const struct err *err);
 
-/* Creates the four roles that do not exist yet, and grants each of them its privileges in this schema.
+/* Creates the five roles that do not exist yet, and grants each of them its privileges in this schema. `prefix`: how
+ * their names begin, of letters, digits and underscores; NULL: for those that may use the schema already, or inboxd.
  * One transaction, under the lock of migrations; otherwise like migrate_run(). */
-int migrate_roles(
-	const struct db_options *options, const struct migrate_watch *watch, struct err *err);
+#define ROLES_PREFIX "inboxd"
+int migrate_roles(const struct db_options *options, const struct migrate_watch *watch,
+	const char *prefix, struct err *err);
 
 #endif

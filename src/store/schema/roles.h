@@ -7,9 +7,16 @@
 #include "store/pg/db.h"
 
 /* One row for each role that exists. */
-enum roles_column { ROLES_NAME, ROLES_MEMBERS };
+enum roles_column {
+	ROLES_NAME,
+	ROLES_SUFFIX, /* the name without the prefix */
+	ROLES_MEMBERS,
+	ROLES_ELSEWHERE /* other schemas that it may use; "" = none */
+};
 
-/* The caller frees the rows. */
-int roles_list(struct db *db, struct rows **out, struct err *err);
+/* The roles with this prefix; NULL: those that may use the schema, or inboxd. The caller frees the rows. */
+int roles_list(struct db *db, const char *prefix, struct rows **out, struct err *err);
+/* One row and column for each prefix of roles that may use the schema. The caller frees the rows. */
+int roles_prefixes(struct db *db, struct rows **out, struct err *err);
 
 #endif
