@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/text/digest.h"
+#include "base/text/numbers.h"
 #include "base/time/clock.h"
 #include "ingest/batch/collect.h"
 #include "ingest/kafka/commands/probe.h"
@@ -28,6 +29,7 @@ struct verify {
 	struct collector collector;
 	const struct identity_rules *rules;
 	struct probe *probe;
+	struct probe *uncommitted; /* for the ends of the logs */
 	int32_t partition;
 	struct topic_log log; /* that Kafka has */
 	/* The range, and the current batch. */
@@ -275,6 +277,19 @@ static int find_log(struct verify *v, struct err *err)
 	return 0;
 }
 
+/* No consumer gets these records, so without the note the only sign of them is the lag. */
+static void note_open(struct verify *v, int64_t end, int64_t whole_end)
+{
+	begin_note(v);
+	buf_addf(&v->notes,
+		"%s/%d: %" PRId64 " offset%s from %" PRId64 " on %s behind a transaction of a "
+		"producer that is still open: nobody can read them, and they were not looked at. "
+		"The broker aborts the transaction after its transaction.timeout.ms; "
+		"kafka-transactions.sh find-hanging lists one that never ends",
+		v->request->topic, v->partition, whole_end - end, plural(whole_end - end), end,
+		whole_end - end == 1 ? "is" : "are");
+}
+
 /* True when the range ends before the log begins. Without --from and --to, the end of the range may
  * equal the beginning of the log: all records were read then. A range with --from is reported as a
  * gap instead. */
@@ -310,9 +325,14 @@ static void cut_range(struct verify *v, int64_t low, int64_t high)
 static int find_range(struct verify *v, struct err *err)
 {
 	struct log_ends log = { 0, 0 };
+	struct log_ends whole = { 0, 0 };
 	int64_t watermark = -1;
-	int r = probe_ends(v->probe, v->request->topic, v->partition, &log, err);
+	int r;
 
+	/* the whole log first: what was committed in the meantime is then not taken for open */
+	r = probe_ends(v->uncommitted, v->request->topic, v->partition, &whole, err);
+	if (r == 0)
+		r = probe_ends(v->probe, v->request->topic, v->partition, &log, err);
 	if (r < 0)
 		return r;
 	r = read_watermark(v, &watermark, err);
@@ -322,6 +342,8 @@ static int find_range(struct verify *v, struct err *err)
 	v->to = v->request->to < 0 ? watermark : v->request->to;
 	if (r == 0)
 		cut_range(v, log.low, log.high);
+	if (whole.high > log.high && (v->request->to < 0 || v->request->to > log.high))
+		note_open(v, log.high, whole.high);
 	if (v->to > log.high)
 		v->to = log.high;
 	if (r == 0 && v->from < log.low && v->from < v->to) {
@@ -360,7 +382,9 @@ static int verify_all(struct verify *v, struct err *err)
 	int r = collector_init(&v->collector, config, err);
 
 	if (r == 0)
-		r = probe_open(&v->probe, config, true, err);
+		r = probe_open(&v->probe, config, PROBE_TO_THE_END, err);
+	if (r == 0)
+		r = probe_open(&v->uncommitted, config, PROBE_UNCOMMITTED, err);
 	if (r == 0)
 		r = probe_topic(
 			v->probe, v->request->topic, v->request->partition, &partitions, err);
@@ -408,6 +432,7 @@ int ingest_verify(
 	if (r == 0)
 		r = end(v, err);
 	probe_close(v->probe);
+	probe_close(v->uncommitted);
 	collector_fini(&v->collector, request->config);
 	params_fini(&v->params);
 	buf_fini(&v->notes);

@@ -32,7 +32,7 @@ struct verify_request {
 	void (*gap)(void *arg, int32_t partition, int64_t first, int64_t last, bool gone);
 	void (*progress)(void *arg, int64_t done, int64_t total); /* for one partition */
 	/* Called once at the end, with lines about the parts of the range that the log does not
-	 * have. */
+	 * have, or that are behind an open transaction. */
 	void (*note)(void *arg, const char *lines);
 	void *arg;
 };

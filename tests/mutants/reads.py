@@ -78,4 +78,7 @@ MUTANTS = [
            edit("src/store/pg/db.c", "set_config('row_security', 'off', true)", "set_config('row_security', 'on', true)"),
            tests=["system/test_command_errors.py::test_tables_with_row_level_security_are_not_reported_as_empty",
                   "system/test_command_errors.py::test_check_names_row_level_security"]),
+    mutant("E9", "records behind an open transaction are not named",
+           edit("src/ingest/verify.c", "if (whole.high > log.high &&", "if (whole.high < log.high &&"),
+           tests=[VERIFY + "test_records_behind_an_open_transaction_are_named"]),
 ]

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from confluent_kafka import Producer
 
 from support.wait import eventually
 
@@ -190,3 +191,17 @@ def test_verify_joins_no_group_and_commits_nothing(read, topic, streams, group):
 def test_a_wrong_request_is_refused_with_its_reason(read, topic, options, code, words):
     result = read.command("verify", *[option.format(topic=topic) for option in options])
     assert (result.returncode, words in result.stderr) == (code, True), result.stderr
+
+
+def test_records_behind_an_open_transaction_are_named(read, topic, kafka_server):
+    """Nobody reads them, so their only sign is the lag. A producer that died leaves such a transaction."""
+    producer = Producer({"bootstrap.servers": kafka_server.bootstrap, "transactional.id": f"open-{topic}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"{}", partition=0, headers=[("id", "open")])
+    producer.flush(30)
+    found = read.command("verify", "--topic", topic)
+    assert found.returncode == 0 and f"{topic}/1" not in found.stderr
+    assert f"{topic}/0: 1 offset from 10 on is behind a transaction of a producer that is still open" in found.stderr
+    producer.abort_transaction(30)
+    eventually(lambda: "transaction" not in read.command("verify", "--topic", topic).stderr)

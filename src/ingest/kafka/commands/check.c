@@ -128,7 +128,7 @@ static int check_cluster(
 int ingest_check(const struct config *config, struct buf *report, struct err *err)
 {
 	struct probe *probe = NULL;
-	int r = probe_open(&probe, config, false, err);
+	int r = probe_open(&probe, config, PROBE_PLAIN, err);
 
 	if (r == 0)
 		r = check_cluster(probe, config, report, err);
@@ -140,7 +140,7 @@ int ingest_identify(
 	const struct config *config, char **cluster_id, const char **group_id, struct err *err)
 {
 	struct probe *probe = NULL;
-	int r = probe_open(&probe, config, false, err);
+	int r = probe_open(&probe, config, PROBE_PLAIN, err);
 
 	if (r < 0)
 		return r;

@@ -26,7 +26,7 @@ int ingest_log_range(const struct config *config, const struct log_question *que
 {
 	struct probe *probe = NULL;
 	int32_t partitions;
-	int r = probe_open(&probe, config, false, err);
+	int r = probe_open(&probe, config, PROBE_PLAIN, err);
 
 	*out = (struct log_range){ .at = -1 };
 	if (r == 0)

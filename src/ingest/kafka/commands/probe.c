@@ -53,7 +53,20 @@ static void on_log(const rd_kafka_t *kafka, int level, const char *facility, con
 	(void)text;
 }
 
-int probe_open(struct probe **out, const struct config *config, bool eof, struct err *err)
+static bool set_kind(rd_kafka_conf_t *conf, enum probe_kind kind, char *words, size_t size)
+{
+	const bool eof = kind == PROBE_TO_THE_END;
+
+	if (rd_kafka_conf_set(conf, "enable.partition.eof", eof ? "true" : "false", words, size) !=
+		RD_KAFKA_CONF_OK)
+		return false;
+	return kind != PROBE_UNCOMMITTED ||
+	       rd_kafka_conf_set(conf, "isolation.level", "read_uncommitted", words, size) ==
+		       RD_KAFKA_CONF_OK;
+}
+
+int probe_open(
+	struct probe **out, const struct config *config, enum probe_kind kind, struct err *err)
 {
 	struct probe *probe = calloc(1, sizeof(*probe));
 	rd_kafka_conf_t *conf = NULL;
@@ -69,8 +82,7 @@ int probe_open(struct probe **out, const struct config *config, bool eof, struct
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	tls_errors_register(&probe->trust, conf);
-	if (rd_kafka_conf_set(conf, "enable.partition.eof", eof ? "true" : "false", words,
-		    sizeof(words)) == RD_KAFKA_CONF_OK)
+	if (set_kind(conf, kind, words, sizeof(words)))
 		probe->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
 	if (probe->kafka == NULL) {
 		rd_kafka_conf_destroy(conf);

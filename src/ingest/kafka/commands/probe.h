@@ -16,8 +16,14 @@ struct probe;
 struct rd_kafka_s;
 struct rd_kafka_metadata;
 
-/* Does not wait for a broker. `eof`: probe_poll() returns the end of a partition. FAULT_CONFIG. */
-int probe_open(struct probe **out, const struct config *config, bool eof, struct err *err);
+enum probe_kind {
+	PROBE_PLAIN,
+	PROBE_TO_THE_END, /* probe_poll() returns the end of a partition */
+	PROBE_UNCOMMITTED, /* also sees records of open transactions, whatever the configuration says */
+};
+/* Does not wait for a broker. FAULT_CONFIG. */
+int probe_open(
+	struct probe **out, const struct config *config, enum probe_kind kind, struct err *err);
 /* Accepts NULL. */
 void probe_close(struct probe *probe);
 /* For the requests of broker_query.h. */
