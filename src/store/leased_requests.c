@@ -25,7 +25,7 @@ static int outcome_of(const struct db *db, int r, struct err *err)
 		return LEASED_LOST;
 	switch (db_error_kind(err)) {
 	case PG_ERROR_DATA:
-		return LEASED_WRONG;
+		return db_error_is_data(db, err) ? LEASED_WRONG : LEASED_REFUSED;
 	case PG_ERROR_BUSY:
 	case PG_ERROR_SLOW:
 		return LEASED_AGAIN;

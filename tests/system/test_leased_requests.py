@@ -426,6 +426,17 @@ def test_a_call_does_not_wait_for_a_lock(client, inbox):
     assert begin(client)["verdict"] == "started"
 
 
+def test_the_error_of_a_table_of_the_user_is_not_one_of_the_arguments(client, inbox):
+    inbox.execute("""CREATE TABLE public.audit (day date NOT NULL, key text) PARTITION BY RANGE (day);
+                     CREATE FUNCTION public.audit() RETURNS trigger LANGUAGE plpgsql AS
+                     $$ BEGIN INSERT INTO public.audit VALUES (current_date, NEW.key); RETURN NULL; END $$;
+                     CREATE TRIGGER audit AFTER INSERT ON inbox.requests FOR EACH ROW EXECUTE FUNCTION public.audit();
+                     GRANT INSERT ON public.audit TO PUBLIC""")
+    refused(client, "request.begin", -32603, "no partition", key="k", lease_ms=MINUTE)
+    inbox.execute("CREATE TABLE public.audit_rest PARTITION OF public.audit DEFAULT")
+    assert begin(client)["verdict"] == "started"
+
+
 def test_a_client_that_reads_nothing_disturbs_nobody(sidecar, client, open_client):
     one = begin(client, "large")
     client.request("request.complete", {"token": one["token"], "status": 200, "body": coded(bytes(1 << 20))})
