@@ -107,19 +107,6 @@ static int beat(struct heartbeat *heartbeat, struct err *err)
 	return r == 0 ? on_answer(heartbeat, sent_ms, pg_now_ms, err) : r;
 }
 
-/* The next try is made at the latest an interval after this one began, however long it took. */
-static int64_t pause_after_fault(const struct heartbeat *heartbeat, int64_t began_ms)
-{
-	int64_t interval_ms = lease_clock_interval_ms(&heartbeat->lease_clock);
-	int64_t rest_ms = began_ms + interval_ms - clock_now_ms();
-	int64_t delay_ms =
-		backoff_delay_ms(100, interval_ms, (int)heartbeat->outage.failures, random_u64());
-
-	if (rest_ms < 0)
-		return 0;
-	return delay_ms < rest_ms ? delay_ms : rest_ms;
-}
-
 /* One heartbeat. Returns the time to sleep, in ms. */
 static int64_t run_round(void *arg)
 {
@@ -141,7 +128,9 @@ static int64_t run_round(void *arg)
 		on_success(heartbeat);
 		return lease_clock_rest_ms(&heartbeat->lease_clock, clock_now_ms());
 	}
-	delay = pause_after_fault(heartbeat, began_ms);
+	delay = backoff_delay_ms(100, lease_clock_interval_ms(&heartbeat->lease_clock),
+		(int)heartbeat->outage.failures, random_u64());
+	delay = lease_clock_retry_ms(&heartbeat->lease_clock, began_ms, clock_now_ms(), delay);
 	on_fault(heartbeat, &err, delay);
 	return delay;
 }

@@ -15,6 +15,16 @@ int64_t lease_clock_rest_ms(const struct lease_clock *lease_clock, int64_t now_m
 	return rest_ms > 0 ? rest_ms : 0;
 }
 
+int64_t lease_clock_retry_ms(
+	const struct lease_clock *lease_clock, int64_t began_ms, int64_t now_ms, int64_t delay_ms)
+{
+	int64_t rest_ms = began_ms + lease_clock_interval_ms(lease_clock) - now_ms;
+
+	if (rest_ms < 0)
+		return 0;
+	return delay_ms < rest_ms ? delay_ms : rest_ms;
+}
+
 /* On time means: at most two intervals from the sending of the previous heartbeat to the answer of
  * this one. If the database was stopped in between, all instances had to wait. */
 int lease_clock_answered(struct lease_clock *lease_clock, int64_t sent_ms, int64_t now_ms)

@@ -510,9 +510,11 @@ static void a_claim_whose_answer_was_lost_is_unknown_and_can_be_rescued(void **s
 			(int32_t)ask(world, "SELECT max(delivery_count) FROM inbox.inbox_messages");
 	}
 	held[1].delivery_count--; /* memory holds an earlier claim of b1, whose verdict is committed */
+	refuse_behind_the_lease(world);
 	OK(claims_rescue(
 		world->db, &(struct claims_held){ world->me.id, 0, held, 2 }, &rescued, &err));
 	assert_int_equal(rescued, 1);
+	run_sql(world, "DROP TRIGGER refuse_behind_the_lease ON inbox.inbox_messages");
 	expect_claim(world, 10, "b1");
 	routing_free(all);
 }

@@ -760,6 +760,7 @@ static void resync_gives_back_rows_missing_in_memory(void **state)
 		" 0, 7, %d, 1)",
 		world->me.id);
 	run_sql(world, "UPDATE inbox.inbox_offsets SET next_offset = 8");
+	refuse_behind_the_lease(world);
 	OK(watermarks_resync(world->writer, &ref, 1, &marks, &err));
 	assert_int_equal(marks.count, 1);
 	assert_int_equal(marks.items[0].next_offset, 8);

@@ -262,6 +262,21 @@ static int64_t last_offset(const struct world *world)
 	return world->next < 0 ? -1 : world->next - 1;
 }
 
+void refuse_behind_the_lease(struct world *world)
+{
+	run_sql(world,
+		"CREATE FUNCTION inbox.refuse_behind_the_lease() RETURNS trigger LANGUAGE plpgsql "
+		"AS"
+		" $$ BEGIN IF EXISTS (SELECT FROM inbox.inbox_instances WHERE id = %d AND "
+		"xmax::text ="
+		" (pg_current_xact_id()::text::bigint %% 4294967296)::text)"
+		" THEN RAISE 'the row of this instance is locked'; END IF; RETURN NEW; END $$",
+		world->me.id);
+	run_sql(world,
+		"CREATE TRIGGER refuse_behind_the_lease BEFORE UPDATE ON inbox.inbox_messages"
+		" FOR EACH ROW EXECUTE FUNCTION inbox.refuse_behind_the_lease()");
+}
+
 void add(struct world *world, struct a_row row)
 {
 	struct message plan = {

@@ -53,6 +53,10 @@ const char *ask_text(struct world *world, const char *format, ...)
 const char *run_other(struct world *world, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* From now on, an update of a message is refused in a transaction that locks the row of this instance: a heartbeat would
+ * wait for it. */
+void refuse_behind_the_lease(struct world *world);
+
 struct a_row {
 	const char *id;
 	const char *key; /* NULL = none */

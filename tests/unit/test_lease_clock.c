@@ -79,6 +79,16 @@ static void the_next_heartbeat_is_due_an_interval_after_the_sending(void **state
 	assert_int_equal(lease_clock_rest_ms(&beats, BEGIN_MS + 9000), 0);
 }
 
+static void the_next_try_begins_an_interval_after_the_last_one_at_the_latest(void **state)
+{
+	struct lease_clock beats = fresh();
+
+	(void)state;
+	assert_int_equal(lease_clock_retry_ms(&beats, BEGIN_MS, BEGIN_MS + 100, 4000), 4000);
+	assert_int_equal(lease_clock_retry_ms(&beats, BEGIN_MS, BEGIN_MS + 3000, 4000), 2000);
+	assert_int_equal(lease_clock_retry_ms(&beats, BEGIN_MS, BEGIN_MS + 7000, 4000), 0);
+}
+
 static void a_missed_heartbeat_is_not_on_time(void **state)
 {
 	struct lease_clock beats = fresh();
@@ -111,6 +121,7 @@ int main(void)
 		cmocka_unit_test(an_instance_on_time_for_a_whole_lease_is_steady),
 		cmocka_unit_test(a_heartbeat_with_a_late_answer_is_not_on_time),
 		cmocka_unit_test(the_next_heartbeat_is_due_an_interval_after_the_sending),
+		cmocka_unit_test(the_next_try_begins_an_interval_after_the_last_one_at_the_latest),
 		cmocka_unit_test(a_missed_heartbeat_is_not_on_time),
 		cmocka_unit_test(after_a_fault_steadiness_starts_over),
 	};

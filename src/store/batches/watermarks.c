@@ -172,20 +172,21 @@ static int queue_rescue(struct batch_writer *writer, struct err *err)
 	return db_queue(writer->db, QUERY_RESCUE_UNKNOWN, &writer->params, NULL, err);
 }
 
-/* Locks the own row in inbox_instances first and the watermarks afterwards. The first lock waits
- * for a transaction of this instance that may still run on the server, for example the COMMIT whose
- * answer was lost. */
+/* Locks the own row in inbox_instances first, which waits for a transaction of this instance that may still run on the
+ * server, for example the COMMIT whose answer was lost. This lock has a transaction of its own, because the heartbeat would
+ * wait for it. */
 int watermarks_resync(struct batch_writer *writer, const struct partition_ref *refs, size_t count,
 	struct watermarks *out, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r = db_begin(writer->db, err);
+	int r;
 
 	dedup_cache_forget(writer->cache);
 	params_reset(&writer->params);
 	params_int(&writer->params, writer->instance);
+	r = db_run(writer->db, QUERY_LOCK_LEASE, &writer->params, NULL, err);
 	if (r == 0)
-		r = db_queue(writer->db, QUERY_LOCK_LEASE, &writer->params, NULL, err);
+		r = db_begin(writer->db, err);
 	params_reset(&writer->params);
 	add_partitions(&writer->params, refs, count);
 	if (r == 0)

@@ -395,12 +395,12 @@ int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescue
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int seq;
 	int delivery_count;
-	int r = db_begin(db, err);
+	int r;
 
 	params_int(&params, held->instance);
-	/* the claim whose answer was lost may still run; this lock waits until it has ended */
-	if (r == 0)
-		r = db_queue(db, QUERY_LOCK_LEASE, &params, NULL, err);
+	/* The claim whose answer was lost may still run; this lock waits until it has ended. It is not held
+	 * during the rescue, because the heartbeat would wait for it. */
+	r = db_run(db, QUERY_LOCK_LEASE, &params, NULL, err);
 	seq = params_array(&params, ARRAY_BIGINT);
 	delivery_count = params_array(&params, ARRAY_INT);
 	for (size_t i = 0; i < held->count; i++) {
@@ -409,11 +409,9 @@ int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescue
 	}
 	params_bigint(&params, held->low_claim);
 	if (r == 0)
-		r = db_queue(db, QUERY_RESCUE_UNHELD, &params, &rows, err);
-	if (r == 0)
-		r = db_commit(db, err);
+		r = db_run(db, QUERY_RESCUE_UNHELD, &params, &rows, err);
 	if (r != 0)
-		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+		return r;
 	*rescued = rows_int(rows, 0, 0);
 	return 0;
 }
