@@ -89,6 +89,7 @@ BEGIN
     IF NOT dry_run THEN
         affected := inbox.discard_seqs(page.seqs, reason);
         PERFORM inbox.audit('discard', given, reason, affected);
+        PERFORM inbox.note_left_out('discard_where', cardinality(page.seqs) - affected);
     END IF;
     RETURN affected;
 END $$;

@@ -255,3 +255,13 @@ BEGIN
         USING DETAIL = 'So many did not fit that none behind that one was looked at.',
               HINT = 'Call it again with after => ' || last_seq || ', or narrow it with since.';
 END $$;
+
+-- Says that a call left rows out that fitted.
+CREATE OR REPLACE FUNCTION inbox.note_left_out(caller text, left_out bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF left_out > 0 THEN
+        RAISE NOTICE '%', 'inbox' || '.' || caller || ': ' || left_out
+            || ' left out, because another transaction has locked or changed them';
+    END IF;
+END $$;

@@ -123,6 +123,7 @@ BEGIN
     IF NOT dry_run THEN
         affected := inbox.replay_seqs(page.seqs, status, reason);
         PERFORM inbox.audit('replay', given, reason, affected);
+        PERFORM inbox.note_left_out('replay_where', cardinality(page.seqs) - affected);
     END IF;
     RETURN affected;
 END $$;

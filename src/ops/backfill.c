@@ -122,7 +122,8 @@ static int count_waiting(struct backfill *backfill, int64_t cap, int64_t *waitin
 	return r;
 }
 
-/* While no handler of the consumer is connected, nothing makes room for the rest of the copies. */
+/* While no handler of the consumer is connected, nothing makes room for the rest of the copies. Above the limit the sidecars
+ * have stopped reading; with a higher one they first store what Kafka has, which the table does not know. */
 static int note_room(struct backfill *backfill, struct err *err)
 {
 	int64_t most = most_waiting(backfill);
@@ -134,11 +135,15 @@ static int note_room(struct backfill *backfill, struct err *err)
 			"the copies do not fit: the command pauses while more than %" PRId64
 			" messages wait (half of ingest.max_pending), and %" PRId64
 			" wait now. To avoid the pause, first raise ingest.max_pending above "
-			"%" PRId64
-			" for the sidecars and for this command, and restart the sidecars. The "
+			"%" PRId64 "%s for the sidecars and for this command, and restart the "
+			"sidecars. The "
 			"pause also ends if a handler of the consumer is connected, but a later "
 			"message of a key can then come before its copies\n",
-			most, waiting, 2 * (waiting + backfill->wanted));
+			most, waiting, 2 * (waiting + backfill->wanted),
+			waiting < backfill->op.config->ingest.max_pending
+				? ""
+				: " plus twice the sum of inboxd_kafka_lag, because the sidecars "
+				  "have stopped reading,");
 	return r;
 }
 

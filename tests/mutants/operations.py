@@ -181,4 +181,7 @@ MUTANTS = [
     mutant("R31", "the earlier payload is lost",
            edit("sql/functions/replay.sql", "        WHERE m.payload_digest IS DISTINCT FROM conflict.payload_digest\n", "        WHERE false\n"),
            tests=["sql/test_operators.py::test_a_dead_message_takes_the_payload_of_a_conflict_and_back"]),
+    mutant("R31", "a call does not say what it left out",
+           edit("sql/functions/pages.sql", "    IF left_out > 0 THEN\n", "    IF left_out < 0 THEN\n"),
+           tests=["sql/test_operators.py::test_a_call_says_how_many_rows_it_left_out"]),
 ]

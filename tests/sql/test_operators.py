@@ -314,6 +314,20 @@ def test_nothing_else_notifies(db, connect):
     listener.close()
 
 
+@pytest.mark.parametrize("make, call", [(dead, "replay_where()"), (waiting, "discard_where()"), (dead, "replay('s', 'a')")])
+def test_a_call_says_how_many_rows_it_left_out(db, connect, make, call):
+    said = []
+    db.execute("SET client_min_messages = notice")
+    db.add_notice_handler(lambda notice: said.append(notice.message_primary))
+    make(db, "a")
+    make(db, "a", consumer="search")
+    with connect() as other:
+        other.execute("BEGIN; SELECT FROM inbox.inbox_messages WHERE consumer = 'search' FOR UPDATE")
+        db.execute(f"SELECT inbox.{call}")
+        other.execute("ROLLBACK")
+    assert [words.partition(": ")[2] for words in said] == ["1 left out, because another transaction has locked or changed them"]
+
+
 def conflict(db, event_id, offset, payload=b"[2]"):
     return value(db, "INSERT INTO inbox.inbox_conflicts (source, event_id, topic, kafka_partition, kafka_offset, headers, payload, payload_digest)"
                      " VALUES ('s', %s, 'orders', 1, %s, '[[\"v\", \"2\"]]', %s, substr(sha256(%s), 1, 16)) RETURNING seq",

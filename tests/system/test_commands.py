@@ -830,7 +830,8 @@ def pausing(two_consumers, inbox):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=two_consumers.env, cwd=two_consumers.directory)
     assert command.stderr.readline() == (
         "the copies do not fit: the command pauses while more than 1 messages wait (half of ingest.max_pending), and 2 wait"
-        " now. To avoid the pause, first raise ingest.max_pending above 6 for the sidecars and for this command, and restart the"
+        " now. To avoid the pause, first raise ingest.max_pending above 6 plus twice the sum of inboxd_kafka_lag, because the sidecars have stopped"
+        " reading, for the sidecars and for this command, and restart the"
         " sidecars. The pause also ends if a handler of the consumer is connected, but a later message of a key can then come before its copies\n")
     assert command.stderr.readline() == \
         "0 of 1 copied; pausing until fewer messages wait than half of ingest.max_pending\n"
