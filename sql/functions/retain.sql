@@ -105,8 +105,8 @@ BEGIN
 END $$;
 
 -- The kinds of rows. id: what names a row to PostgreSQL, and name: to people. due: the condition for the change, which is checked
--- again under the lock of the row. walk: how walk_rows() looks at them: at and number are the order, an index has it, and `looked`
--- is the condition of that index. age is $1.
+-- again under the lock of the row; $1 is the time that its stamp must not exceed. at, number: the order in which walk_rows() looks at
+-- the rows, which an index has; looked: the condition of that index.
 CREATE OR REPLACE FUNCTION inbox.retain_kind(what text, OUT from_table regclass, OUT id text, OUT name text, OUT due text,
     OUT at text, OUT number text, OUT looked text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$

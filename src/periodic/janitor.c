@@ -32,7 +32,10 @@
 #define REQUESTS_IDLE_MS  10000 /* also between two counts of the requests */
 #define FAULT_LEAST_MS    1000
 #define COUNTS            RETAIN_KINDS /* the turn that counts requests */
-#define SHORTER_PAUSE_MS  60000        /* time to take a shorter age back */
+/* For each row that is refused the next walk begins later, since each try costs PostgreSQL a transaction number. */
+#define REFUSED_IDLE_MS   100
+#define REFUSED_MOST_MS   600000
+#define SHORTER_PAUSE_MS  60000 /* time to take a shorter age back */
 #define FAULT_MOST_MS     60000
 #define LOG_EVERY_MS      10000
 #define INSTANCES_KEPT_MS (24LL * 3600 * 1000)
@@ -46,6 +49,7 @@ struct turn {
 	int64_t fault_pause_ms;    /* 0: the last time succeeded */
 	struct outage_log faults;  /* in a row */
 	struct outage_log refused; /* batches with rows that were refused */
+	int64_t refused_rows;      /* of this walk */
 };
 
 struct janitor {
@@ -255,7 +259,13 @@ static int run_batch(struct janitor *janitor, const struct config *config, enum 
 	else if (kind != RETAIN_INSTANCES && kind != RETAIN_REQUESTS_LEASED)
 		metric_add(janitor->purged, done.affected);
 	note_refused(janitor, kind, &done);
-	*turn->due_ms = done.more ? 0 : clock_now_ms() + idle_ms(config, kind);
+	turn->refused_rows += done.refused;
+	*turn->due_ms = done.more ? 0
+				  : clock_now_ms() + idle_ms(config, kind) +
+					    within(turn->refused_rows * REFUSED_IDLE_MS, 0,
+						    REFUSED_MOST_MS);
+	if (!done.more)
+		turn->refused_rows = 0;
 	*more |= done.more;
 	turn_succeeded(janitor, kind);
 	return 0;
