@@ -258,6 +258,25 @@ void metrics_drop(struct metrics *metrics, size_t family, const char *value1, co
 	(void)pthread_mutex_unlock(&metrics->lock);
 }
 
+void metrics_remove(struct metrics *metrics, size_t family, const char *const asked[METRIC_LABELS])
+{
+	struct family *home = &metrics->families[family];
+	const char *values[METRIC_LABELS];
+	bool found;
+	size_t at;
+
+	label_values(home, asked, values);
+	(void)pthread_mutex_lock(&metrics->lock);
+	at = position(home, values, &found);
+	if (found) {
+		free(home->series[at]);
+		home->count--;
+		memmove(home->series + at, home->series + at + 1,
+			(home->count - at) * sizeof(struct metric *));
+	}
+	(void)pthread_mutex_unlock(&metrics->lock);
+}
+
 void metrics_keep(struct metrics *metrics, size_t family,
 	bool (*keep)(const char *const values[METRIC_LABELS], const void *arg), const void *arg)
 {

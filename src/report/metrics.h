@@ -27,7 +27,8 @@ struct metric_family {
 };
 
 struct metrics;
-struct metric; /* one series: a family with its label values; lives as long as the metrics */
+/* One series: a family with its label values. It lives as long as the metrics, or until metrics_remove(). */
+struct metric;
 
 /* Keeps `families`. Families without labels exist from the start. */
 int metrics_new(
@@ -46,7 +47,9 @@ struct metric *metrics_get(
 /* Stops rendering a series, for example of a revoked partition, until metrics_get() is called for it again. It keeps
  * its value, and pointers to it stay valid. */
 void metrics_drop(struct metrics *metrics, size_t family, const char *value1, const char *value2);
-/* Does so with the series whose label values do not pass `keep`, which must not use the metrics. */
+/* Removes a series, which has no pointer to it any more. A series that is used again begins at 0. */
+void metrics_remove(struct metrics *metrics, size_t family, const char *const asked[METRIC_LABELS]);
+/* Stops rendering the series whose label values do not pass `keep`, which must not use the metrics. */
 void metrics_keep(struct metrics *metrics, size_t family,
 	bool (*keep)(const char *const values[METRIC_LABELS], const void *arg), const void *arg);
 

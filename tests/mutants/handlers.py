@@ -212,7 +212,7 @@ MUTANTS = [
                 "\t\tif (!group->known.in_table && job == NULL)\n\t\t\tforget(groups, group);\n"),
            tests=[KNOWN + "test_handlers_lists_known_handlers_and_forget_removes_one_at_once"]),
     mutant("E12", "the series of a forgotten handler stays",
-           edit("src/dispatch/groups/handler_groups.c", "\tmetrics_drop(metrics, METER_HANDLERS_CONNECTED, group->name, group->consumer);\n", ""),
+           edit("src/dispatch/groups/handler_groups.c", "\tremove_series(groups, group);\n", ""),
            tests=[KNOWN + "test_handlers_lists_known_handlers_and_forget_removes_one_at_once"]),
     mutant("E12", "an away handler blocks the subscriptions of others",
            edit("src/model/routing/routing.c", "owner != &routes->handlers[own] && !owner->away)", "owner != &routes->handlers[own])"),

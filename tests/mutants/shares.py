@@ -45,4 +45,13 @@ MUTANTS = [
     mutant("R31", "one client may fill the memory for requests",
            edit("src/dispatch/sessions/leased_requests.c", "if (leased->clients < 2 || own == 0)", "if (leased->clients < 2 || own < SIZE_MAX)"),
            tests=[LEASED + "test_large_requests_leave_room_to_other_connections"]),
+    mutant("R31", "the handler that was seen last is known",
+           edit("sql/queries/dispatch/known_handlers.sql", "k.last_seen_at - k.known_since DESC", "k.last_seen_at DESC"),
+           tests=["sql/test_handlers_known.py::test_many_names_displace_no_handler_that_was_known_for_longer"]),
+    mutant("R31", "any number of handlers is recorded",
+           edit("sql/queries/dispatch/keep_handlers.sql", "OFFSET 1000", "OFFSET 1000000"),
+           tests=["sql/test_handlers_known.py::test_beyond_a_thousand_the_handlers_that_were_known_for_the_shortest_time_are_deleted"]),
+    mutant("R31", "the place of a removed series stays taken",
+           edit("src/report/metrics.c", "\tif (found) {\n\t\tfree(home->series[at]);", "\tif (found)\n\t\thome->series[at]->shown = false;\n\tif (found && home->count > METRICS_MAX_SERIES) {\n\t\tfree(home->series[at]);"),
+           tests=["unit/test_metrics.c::a_removed_series_leaves_its_place"]),
 ]

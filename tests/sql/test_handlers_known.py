@@ -73,6 +73,30 @@ def test_a_repeated_report_does_not_make_an_old_hello_newer(db, keep):
     assert subscriptions(db) == json.loads(PAYMENTS)
 
 
+def add_fleeting(db, count):
+    """Handlers with names of their own that were connected a moment ago, for a moment."""
+    db.execute("INSERT INTO inbox.inbox_handlers (name, subscriptions, memory, known_since, connected_at, last_seen_at)"
+               " SELECT 'pod-' || n, %s, %s * interval '1 ms', now(), now(), now() FROM generate_series(1, %s) AS n",
+               [ORDERS, MEMORY, count])
+
+
+def test_many_names_displace_no_handler_that_was_known_for_longer(db, keep, known):
+    keep("billing", PAYMENTS)
+    db.execute("UPDATE inbox.inbox_handlers SET known_since = now() - interval '1 hour', last_seen_at = now() - interval '1 minute'")
+    add_fleeting(db, 300)
+    assert "billing" in known() and len(known()) == 256
+    db.execute("UPDATE inbox.inbox_handlers SET last_seen_at = now() - interval '2 hours' WHERE name = 'billing'")
+    assert "billing" not in known() and len(known()) == 256
+
+
+def test_beyond_a_thousand_the_handlers_that_were_known_for_the_shortest_time_are_deleted(db, keep):
+    keep("billing", said=HOUR, gone=1)
+    add_fleeting(db, 1200)
+    keep("search")
+    assert value(db, "SELECT count(*) FROM inbox.inbox_handlers") == 1001
+    assert value(db, "SELECT count(*) FROM inbox.inbox_handlers WHERE name IN ('billing', 'search')") == 2
+
+
 def test_the_memory_counts_from_the_last_connection(db, keep, known):
     keep("billing", said=2 * HOUR, gone=MEMORY - 60_000)
     assert "billing" in known() and known(memory=60_000) == {} and known(memory=0) == {}

@@ -195,7 +195,7 @@ def test_handlers_lists_known_handlers_and_forget_removes_one_at_once(start_inbo
     assert done.returncode == 0, done.stderr
     totals.wait_event("o1")
     assert [h["name"] for h in handlers_of(sidecar)] == ["totals"]
-    eventually(lambda: 'inboxd_handlers_connected{handler="billing"}' not in str(sidecar.get("/metrics")))
+    eventually(lambda: 'handler="billing"' not in str(sidecar.get("/metrics")))
     assert inbox.query("SELECT filter, reason, affected FROM inbox.inbox_audit WHERE action = 'forget_handler'") == \
         [{"filter": {"handler": "billing"}, "reason": "retired", "affected": 1}]
     again = sidecar.command("handlers", "forget", "billing")

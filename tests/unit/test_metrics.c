@@ -265,6 +265,25 @@ static void a_dropped_series_is_not_shown_until_it_is_used_again(void **state)
 	assert_says(page(*state, false), "t_lag{topic=\"orders\",partition=\"3\"} 7\n");
 }
 
+/* A client that invents names must not use up the series of the others. */
+static void a_removed_series_leaves_its_place(void **state)
+{
+	char name[16];
+
+	for (int i = 0; i < METRICS_MAX_SERIES + 10; i++) {
+		(void)snprintf(name, sizeof(name), "h%d", i);
+		metric_add(metrics_get(*state, SENT, name, NULL), 1);
+		metrics_remove(*state, SENT, (const char *const[METRIC_LABELS]){ name });
+	}
+	metrics_remove(*state, SENT, (const char *const[METRIC_LABELS]){ "unknown" });
+	assert_never_says(page(*state, false), "t_sent_total{");
+	metric_add(metrics_get(*state, SENT, "h7", NULL), 2);
+	metric_add(metrics_get(*state, SENT, "h5", NULL), 3);
+	metrics_remove(*state, SENT, (const char *const[METRIC_LABELS]){ "h5" });
+	assert_says(page(*state, false), "t_sent_total{topic=\"h7\"} 2\n");
+	assert_null(strstr(page(*state, false), "h5"));
+}
+
 static void openmetrics_names_counters_without_total_and_ends_with_eof(void **state)
 {
 	const char *text;
@@ -531,6 +550,7 @@ int main(void)
 		WITH_METRICS(series_that_are_not_kept_are_not_rendered),
 		WITH_METRICS(label_values_and_help_are_escaped),
 		WITH_METRICS(a_dropped_series_is_not_shown_until_it_is_used_again),
+		WITH_METRICS(a_removed_series_leaves_its_place),
 		WITH_METRICS(openmetrics_names_counters_without_total_and_ends_with_eof),
 		WITH_METRICS(above_the_limit_a_series_is_writable_but_not_shown),
 		WITH_METRICS(threads_lose_no_count),

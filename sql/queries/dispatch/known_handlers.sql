@@ -3,7 +3,7 @@
 -- Caller: store/claims/known_handlers.c, behind keep_handlers in one transaction. Index: inbox_handlers_pkey (small table).
 -- $1 memory in ms, $2 lease in ms, $3 names and $4 consumers of the handlers whose subscriptions are not asked for: those
 -- connected here. Not known is one whose memory is over, unless it is connected to a sidecar that is alive. With a
--- memory of 0 nobody is.
+-- memory of 0 nobody is. At most 256 handlers are read.
 SELECT h.name, h.known, (extract(epoch FROM h.connected_at) * 1000)::bigint, s.sub IS NOT NULL, s.sub ->> 'topic', t.type,
        h.consumer
 FROM (SELECT k.name, k.consumer, k.subscriptions, k.connected_at,
@@ -15,7 +15,9 @@ FROM (SELECT k.name, k.consumer, k.subscriptions, k.connected_at,
                                    ELSE jsonb_build_array(jsonb_build_object('name', k.name, 'consumer', k.consumer)) END
                                AND i.heartbeat_at > clock_timestamp() - $2::bigint * interval '1 millisecond')) AS known
       FROM inbox.inbox_handlers k
-      ORDER BY k.last_seen_at DESC, k.name, k.consumer
+      -- Of many names that come once and never again, none displaces a handler that was known for longer.
+      ORDER BY k.last_seen_at > clock_timestamp() - $1::bigint * interval '1 millisecond' DESC,
+               k.last_seen_at - k.known_since DESC, k.name, k.consumer
       LIMIT 256) h
 LEFT JOIN LATERAL jsonb_array_elements(
     CASE WHEN h.known AND (h.name, h.consumer) NOT IN (

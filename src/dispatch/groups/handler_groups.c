@@ -49,6 +49,26 @@ static void add_series(struct handler_groups *groups, struct handler_group *grou
 			consumer); /* 0 until it connects */
 }
 
+/* Nobody else has these series. Otherwise the names of handlers that never come back would use up METRICS_MAX_SERIES. */
+static void remove_series(struct handler_groups *groups, const struct handler_group *group)
+{
+	static const enum meter of_handler[] = { METER_IN_FLIGHT, METER_HANDLER,
+		METER_HANDLERS_CONNECTED };
+	struct metrics *metrics = groups->context->options.metrics;
+
+	for (int end = 0; end < END_RETURNED; end++) {
+		const char *const values[METRIC_LABELS] = { group->name,
+			retry_policy_outcome((enum entry_end)end), group->consumer };
+
+		metrics_remove(metrics, METER_DELIVERIES, values);
+	}
+	for (size_t i = 0; i < sizeof(of_handler) / sizeof(of_handler[0]); i++) {
+		const char *const values[METRIC_LABELS] = { group->name, group->consumer, NULL };
+
+		metrics_remove(metrics, of_handler[i], values);
+	}
+}
+
 static void count_connections(
 	const struct handler_groups *groups, const struct handler_group *group)
 {
@@ -448,7 +468,6 @@ static void leave_or_free(
 	struct handler_groups *groups, struct handler_group *group, int64_t now_ms)
 {
 	const struct known_state *known = &group->known;
-	struct metrics *metrics = groups->context->options.metrics;
 
 	if (group->queue.connections > 0 || now_ms - group->gone_ms < GONE_GRACE_MS)
 		return;
@@ -462,8 +481,7 @@ static void leave_or_free(
 	if (group->queue.held[MESSAGES] > 0 || known->away || known->in_table ||
 		known->hello_unsaved || known->leave_unsaved)
 		return;
-	metrics_drop(metrics, METER_HANDLERS_CONNECTED, group->name, group->consumer);
-	metrics_drop(metrics, METER_IN_FLIGHT, group->name, group->consumer);
+	remove_series(groups, group);
 	group_free(groups, group);
 }
 

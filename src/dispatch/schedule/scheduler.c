@@ -145,8 +145,10 @@ void scheduler_run(struct schedule *schedule, int64_t now_ms)
 	if (context_is_stopping(context) || atomic_load(&context->options.health->stopping) ||
 		!has_lease(context, now_ms))
 		return;
-	add_up_windows(&schedule->order->queues);
-	handler_queues_keep_shares(&schedule->order->queues);
+	if (schedule->order->queues.sharing > 1) {
+		add_up_windows(&schedule->order->queues);
+		handler_queues_keep_shares(&schedule->order->queues);
+	}
 	suspects_continue(schedule);
 	for (queue = queues; queue != NULL; queue = queue->hh.next)
 		suspects_reserve(schedule, queue->group);
