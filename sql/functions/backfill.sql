@@ -3,7 +3,7 @@
 -- The copies wait like replayed messages. Claims take the messages of a key in the order of Kafka, so a copy comes before a
 -- later message of its key that waits, too. A later message that is stored during the backfill must not pass the copies:
 -- its INSERT has to look for waiting messages of its key, and a sidecar omits that for a stream which it knows to be clean
--- (rule R11). Therefore the first page raises the epoch of the partitions, in its own transaction. A batch that does not
+-- (rule R11). Therefore the first page raises the epoch of the partitions, at its COMMIT. A batch that does not
 -- know the new epoch is rolled back (rule R1); the sidecar then counts the streams of the partition as not clean. They
 -- stay so until inbox_consumers.backfill_until, because any_waiting reads it, too. Later pages only renew that time.
 
@@ -127,6 +127,26 @@ BEGIN
     END LOOP;
 END $$;
 
+-- The COMMIT of a page announces the backfill, and not its statements: as long as a session looks at its copies before the
+-- COMMIT, no batch and no heartbeat waits for it.
+CREATE OR REPLACE FUNCTION inbox.backfill_commits() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM inbox.announce_backfill(NEW.filter ->> 'consumer');
+    RETURN NULL;
+END $$;
+
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'inbox.inbox_audit'::regclass AND tgname = 'backfill_commits') THEN
+        CREATE CONSTRAINT TRIGGER backfill_commits
+        AFTER INSERT ON inbox.inbox_audit
+        DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW WHEN (NEW.action = 'backfill')
+        EXECUTE FUNCTION inbox.backfill_commits();
+    END IF;
+END $$;
+
 -- Copies what is missing among the next max_looks rows after a seq, at most max_copies. last_seq: the last row that was
 -- read; NULL = the end. Of a message that several consumers have, the first row with the payload is copied.
 -- A page reads as many rows as it may copy, and the INSERT leaves out what the consumer has already. If more rows may be read
@@ -204,12 +224,11 @@ BEGIN
                      AND (o.seq < m.seq OR o.payload IS NOT NULL OR o.payload_digest IS NULL))));
 END $$;
 
--- What comes after the copies of a page, in its transaction.
+-- What comes after the copies of a page, in its transaction. The entry in the audit fires backfill_commits.
 CREATE OR REPLACE FUNCTION inbox.finish_page(given jsonb, after_seq bigint, reason text, affected bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF affected > 0 THEN
-        PERFORM inbox.announce_backfill(given ->> 'consumer');
         PERFORM pg_notify('inboxd_replay', '');
         PERFORM inbox.audit('backfill', jsonb_strip_nulls(given || jsonb_build_object('after_seq', after_seq)), reason, affected);
     END IF;

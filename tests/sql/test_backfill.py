@@ -239,6 +239,21 @@ def test_a_backfill_keeps_no_partition_locked_while_it_waits_for_another_one(con
         assert waiting_one.result(timeout=20)["affected"] == 1
 
 
+def test_an_open_backfill_lets_batches_and_heartbeats_go_on(consumers, connect):
+    """An operator looks at the copies before the COMMIT."""
+    stored(consumers, "a")
+    operator = connect()
+    with operator.transaction():
+        assert backfill(operator, "'search'")["affected"] == 1
+        consumers.execute("SET lock_timeout = '1s'")
+        consumers.execute("UPDATE inbox.inbox_offsets SET next_offset = next_offset + 1")
+        consumers.execute("UPDATE inbox.inbox_consumers SET listed_at = now()")
+        consumers.execute("RESET lock_timeout")
+        assert value(consumers, "SELECT max(epoch) FROM inbox.inbox_offsets") == 1
+    assert value(consumers, "SELECT min(epoch) FROM inbox.inbox_offsets") == 2, "with the COMMIT that shows the copies"
+    assert value(consumers, "SELECT backfill_until > now() FROM inbox.inbox_consumers WHERE name = 'search'")
+
+
 def test_a_backfill_gets_its_locks_although_batches_hold_them_nearly_all_the_time(consumers, connect):
     stored(consumers, "a")
 
