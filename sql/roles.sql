@@ -64,6 +64,7 @@ GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances
 GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_reader, inboxd_operator;
 GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.error_shape(text),
     inbox.outbox_page(jsonb, bigint, int), inbox.check_outbox_filter(text, jsonb, text[]), inbox.outbox_status(),
+    inbox.outbox_counts(bigint), inbox.relay_position(bigint, bigint, bigint[], bigint[]),
     inbox.look_page(jsonb, bigint, int), inbox.is_counted(xid, jsonb), inbox.seq_before(timestamptz, bigint),
     inbox.find_record(text, int, bigint),
     inbox.check_filter(text, jsonb, text[]), inbox.refuse(text, text),

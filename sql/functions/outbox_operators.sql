@@ -226,33 +226,67 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         ARRAY['waiting', 'retrying', 'parked'], coalesce(after, after_seq), coalesce(max, max_rows), reason, dry_run)
 $$;
 
--- The state of the outbox as one jsonb object. Counts stop at 10,000, so that the cost does not grow with the table;
--- 10000 means "or more". A time that is not finite has no age. waiting includes retrying and parked events.
-CREATE OR REPLACE FUNCTION inbox.outbox_status() RETURNS jsonb
+-- Where the relay goes on reading: behind the tip, and in the holes. What an earlier inboxd has left of them does not belong to
+-- the floor any more, and does not count.
+CREATE OR REPLACE FUNCTION inbox.relay_position(floor bigint, stored_tip bigint, first bigint[], last bigint[],
+    OUT tip bigint, OUT hole_first bigint[], OUT hole_last bigint[])
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN k.known THEN stored_tip ELSE coalesce(floor, 0) END, CASE WHEN k.known THEN first ELSE '{}' END,
+           CASE WHEN k.known THEN last ELSE '{}' END
+    FROM (SELECT coalesce(floor = coalesce(first[1] - 1, stored_tip) AND stored_tip >= floor, false) AS known) k
+$$;
+
+-- What the outbox has that is not published: events that wait (new and deferred ones), those of them that are retrying and
+-- parked, dead ones, and the time of the oldest one that waits. The counts end at a cap for new ones in holes, new ones behind the
+-- tip, deferred ones and dead ones. A transaction that is open for long may keep the entries of millions of published events
+-- in the index; the position of the relay lies behind them.
+CREATE OR REPLACE FUNCTION inbox.outbox_counts(cap bigint, OUT waiting bigint, OUT retrying bigint, OUT parked bigint,
+    OUT dead bigint, OUT oldest timestamptz)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_sort = off SET jit = off AS $$
-    SELECT jsonb_build_object(
-        'waiting', least(f.count + t.count, 10000),
-        'retrying', t.retrying,
-        'parked', t.parked,
-        'dead', (SELECT count(*) FROM (SELECT FROM inbox.outbox d WHERE d.dead_at IS NOT NULL LIMIT 10000) d),
-        'oldest_seconds', greatest(extract(epoch FROM clock_timestamp() - least(f.oldest, t.oldest))::bigint,
-                                   CASE WHEN least(f.oldest, t.oldest) IS NOT NULL THEN 0 END),
-        'last_seq', coalesce(pg_sequence_last_value('inbox.outbox_seq'::regclass), 0),
-        'floor', r.floor,
-        'relay', (SELECT i.name FROM inbox.inbox_instances i
-                  WHERE i.id = r.instance AND i.fenced_at IS NULL AND i.stopped_at IS NULL),
-        'relay_seen_at', CASE WHEN r.instance IS NOT NULL THEN r.seen_at END)
-    FROM (SELECT max(w.instance) AS instance, max(w.seen_at) AS seen_at, coalesce(max(w.floor), 0) AS floor
-          FROM inbox.outbox_relay w) r
+    SELECT f.count + t.count, t.retrying, t.parked,
+           (SELECT count(*) FROM (SELECT FROM inbox.outbox d WHERE d.dead_at IS NOT NULL LIMIT cap) d),
+           least(f.oldest, t.oldest)
+    FROM (VALUES (1)) AS one(row)
+    LEFT JOIN inbox.outbox_relay r ON true
+    CROSS JOIN LATERAL inbox.relay_position(r.floor, r.tip, r.hole_first, r.hole_last) p
     CROSS JOIN LATERAL (
         SELECT count(*) FILTER (WHERE l.fresh), min(l.created_at) FILTER (WHERE l.fresh AND isfinite(l.created_at)) AS oldest
-        FROM (SELECT o.created_at, num_nonnulls(o.available_at, o.published_at, o.dead_at) = 0 AS fresh
-              FROM inbox.outbox o WHERE o.seq > r.floor ORDER BY o.seq LIMIT 10000) l) f
+        FROM ((SELECT e.created_at, true AS fresh
+               FROM unnest(p.hole_first, p.hole_last) AS h(first, last)
+               CROSS JOIN LATERAL (
+                   SELECT o.created_at FROM inbox.outbox o
+                   WHERE o.seq >= h.first AND o.seq <= h.last
+                     AND num_nonnulls(o.available_at, o.published_at, o.dead_at) = 0
+                   ORDER BY o.seq LIMIT cap) e
+               LIMIT cap)
+              UNION ALL
+              (SELECT o.created_at, num_nonnulls(o.available_at, o.published_at, o.dead_at) = 0
+               FROM inbox.outbox o WHERE o.seq > p.tip ORDER BY o.seq LIMIT cap)) l) f
     CROSS JOIN (
         SELECT count(*), count(*) FILTER (WHERE l.available_at < 'infinity') AS retrying,
                count(*) FILTER (WHERE l.available_at = 'infinity') AS parked,
                min(l.created_at) FILTER (WHERE isfinite(l.created_at)) AS oldest
         FROM (SELECT o.available_at, o.created_at FROM inbox.outbox o WHERE o.available_at > '-infinity'
-              ORDER BY o.available_at, o.seq LIMIT 10000) l) t
+              ORDER BY o.available_at, o.seq LIMIT cap) l) t
+$$;
+
+-- The state of the outbox as one jsonb object. Counts stop at 10,000, so that the cost does not grow with the table;
+-- 10000 means "or more". A time that is not finite has no age. waiting includes retrying and parked events.
+CREATE OR REPLACE FUNCTION inbox.outbox_status() RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT jsonb_build_object(
+        'waiting', least(c.waiting, 10000),
+        'retrying', c.retrying,
+        'parked', c.parked,
+        'dead', c.dead,
+        'oldest_seconds', greatest(extract(epoch FROM clock_timestamp() - c.oldest)::bigint,
+                                   CASE WHEN c.oldest IS NOT NULL THEN 0 END),
+        'last_seq', coalesce(pg_sequence_last_value('inbox.outbox_seq'::regclass), 0),
+        'floor', coalesce(r.floor, 0),
+        'relay', (SELECT i.name FROM inbox.inbox_instances i
+                  WHERE i.id = r.instance AND i.fenced_at IS NULL AND i.stopped_at IS NULL),
+        'relay_seen_at', CASE WHEN r.instance IS NOT NULL THEN r.seen_at END)
+    FROM inbox.outbox_counts(10000) c
+    LEFT JOIN inbox.outbox_relay r ON true
 $$;

@@ -348,13 +348,13 @@ def test_an_event_without_a_finite_time_disturbs_no_count(db, statements, never)
                " VALUES ('t', 't', %s, NULL), ('t', 't', %s, 'infinity')", [never, never])
     status = value(db, "SELECT inbox.outbox_status()")
     assert (status["waiting"], status["oldest_seconds"]) == (2, None)
-    assert statements.run("relay_backlog", 100, 0) == [(2, 1, 0, None)]
+    assert statements.run("relay_backlog", 100) == [(2, 1, 0, None)]
     db.execute("INSERT INTO inbox.outbox (topic, event_type, created_at) VALUES ('t', 't', now() - interval '1 minute')")
     assert 60 <= value(db, "SELECT inbox.outbox_status()")["oldest_seconds"] < 120
-    assert 60000 <= statements.run("relay_backlog", 100, 0)[0][3] < 120000
+    assert 60000 <= statements.run("relay_backlog", 100)[0][3] < 120000
     db.execute("UPDATE inbox.outbox SET created_at = now() + interval '1 hour'")
     assert value(db, "SELECT inbox.outbox_status()")["oldest_seconds"] == 0
-    assert statements.run("relay_backlog", 100, 0)[0][3] == 0
+    assert statements.run("relay_backlog", 100)[0][3] == 0
 
 
 # --- Operators ---

@@ -19,8 +19,7 @@ def emit(db, key="k", topic="orders", data="{}"):
 
 
 def be_elected(statements):
-    ((_, _, transaction),) = statements.run("relay_elect", ME, -1)
-    return transaction
+    return statements.run("relay_elect", ME, -1, 0, [], [])[0][2]
 
 
 def delete(statements, made):
@@ -188,8 +187,37 @@ def test_asking_stops_at_its_limits(db, statements):
 
 def elected(statements, instance, floor=-1):
     """(the floor, the last number of the sequence), or None"""
-    rows = statements.run("relay_elect", instance, floor)
+    rows = statements.run("relay_elect", instance, floor, floor, [], [])
     return rows[0][:2] if rows else None
+
+
+def position(statements, instance=1):
+    """(the tip, the holes) of an election"""
+    rows = statements.run("relay_elect", instance, -1, 0, [], [])
+    return rows[0][3], [row[4:] for row in rows if row[4] is not None]
+
+
+def test_the_position_is_stored_with_the_election(db, statements):
+    emit(db)
+    db.execute("SELECT setval('inbox.outbox_seq', 100)")
+    assert position(statements) == (0, [])
+    statements.run("relay_elect", ME, 2, 90, [3, 20], [5, 20])
+    assert position(statements) == (90, [(3, 5), (20, 20)])
+    db.execute("UPDATE inbox.outbox_relay SET floor = 50")  # as an earlier inboxd does
+    assert position(statements) == (50, [])
+    statements.run("relay_elect", ME, 90, 90, [], [])
+    assert position(statements) == (90, [])
+    db.execute("SELECT setval('inbox.outbox_seq', 80)")
+    assert position(statements) == (0, [])
+
+
+def test_a_row_of_the_election_that_is_missing_is_made_again(db, statements):
+    made = [emit(db) for _ in range(3)]
+    db.execute("DELETE FROM inbox.outbox_relay")
+    assert statements.run("count_unattended", 10) == [(3,)]
+    assert elected(statements, 1) is None
+    assert elected(statements, 1) == (0, made[-1])
+    assert statements.run("count_unattended", 10) == [(0,)]
 
 
 def test_the_election_is_renewed_and_taken_from_an_instance_that_ended(db, statements):
@@ -274,9 +302,9 @@ def test_rows_below_the_floor_are_found(db, statements):
     made = [emit(db) for _ in range(3)]
     db.execute("INSERT INTO inbox.outbox (seq, topic, event_type) VALUES (-5, 't', 't')")
     keep(statements, made[:1], [0], [0])
-    rows = statements.run("relay_low", 100, ALL, -1000, made[1])
-    assert [(row[SEQ], row[FRESH]) for row in rows] == [(-5, True), (made[0], False), (made[1], True)]
-    assert seqs(statements.run("relay_low", 2, ALL, -5, made[2])) == made[:2], "page by page"
+    assert seqs(statements.run("relay_low", 100, ALL, -1000, made[1])) == [-5, made[1]]
+    assert seqs(statements.run("relay_low", 1, ALL, -5, made[2])) == [made[1]], "page by page"
+    assert statements.run("relay_low", 100, ALL, made[1], made[1]) == []
 
 
 def test_events_that_are_no_longer_deferred_are_found(db, statements):
@@ -383,15 +411,16 @@ def test_a_dead_event_keeps_its_error_and_changes_no_more(db, statements):
 
 def test_the_backlog_counts_up_to_its_cap(db, statements):
     made = [emit(db) for _ in range(10)]
-    assert statements.run("relay_backlog", 100, 0)[0][:3] == (10, 0, 0)
+    assert statements.run("relay_backlog", 100)[0][:3] == (10, 0, 0)
     defer(statements, made[:3], [0, 1, 2], [0] * 3, [0] * 3, [None] * 3, [None] * 3)
     db.execute("UPDATE inbox.outbox SET created_at = now() - interval '1 minute' WHERE seq = %s", [made[1]])
-    waiting, parked, dead, oldest_ms = statements.run("relay_backlog", 100, 0)[0]
+    waiting, parked, dead, oldest_ms = statements.run("relay_backlog", 100)[0]
     assert (waiting, parked, dead) == (9, 1, 1)
     assert 60_000 <= oldest_ms < 120_000
-    assert statements.run("relay_backlog", 100, made[5])[0][0] == 6
+    statements.run("relay_elect", ME, made[3], made[5], [made[4]], [made[4]])
+    assert statements.run("relay_backlog", 100)[0][0] == 7, "one in the hole, four behind the tip, and two deferred ones"
     db.execute("DELETE FROM inbox.outbox")
-    assert statements.run("relay_backlog", 100, 0) == [(0, 0, 0, None)]
+    assert statements.run("relay_backlog", 100) == [(0, 0, 0, None)]
 
 
 # --- Plans ---
@@ -440,7 +469,7 @@ def test_each_statement_of_the_relay_follows_its_index_and_stops(backlog):
     parked = list(range(30_001, 30_001 + flight))
     holes = list(range(tip, tip + 2 * flight, 2))
     be_elected(Statements(db))
-    db.execute("UPDATE inbox.outbox_relay SET seen_at = now() - interval '1 hour'")
+    db.execute("UPDATE inbox.outbox_relay SET seen_at = now() - interval '1 hour', floor = %s", [tip])
     zeros = [0] * flight
     nothing = [None] * flight
     # The pages that each may touch: those of its rows and of the index, not those of the table.
@@ -450,7 +479,7 @@ def test_each_statement_of_the_relay_follows_its_index_and_stops(backlog):
             ("outbox_pkey", "relay_read", 10, flight, ALL, tip + WAITING),
             ("outbox_pkey", "relay_ask", 100, flight, ALL, [tip], [tip + WAITING]),
             ("outbox_pkey", "relay_ask", 5 * flight, flight, ALL, holes, holes),
-            ("outbox_pkey", "relay_low", 100, 100, ALL, 0, tip),
+            ("outbox_pkey", "relay_low", 100, 100, ALL, 0, 1000),
             ("outbox_waiting", "relay_due", 600, flight, ALL, [1]),
             ("outbox_pkey", "relay_fetch", 5 * flight, flight, ALL, parked),
             ("outbox_waiting", "relay_heads", 600, flight, 0, 0),
@@ -460,12 +489,10 @@ def test_each_statement_of_the_relay_follows_its_index_and_stops(backlog):
             ("outbox_pkey", "relay_keep", 20 * flight, waiting, zeros, zeros, ME),
             ("outbox_pkey", "relay_defer", 40 * flight, waiting, [1] * flight, zeros, zeros, nothing, nothing, ME),
             ("outbox_pkey", "relay_gone", 5 * flight, parked),
-            ("outbox_pkey", "relay_backlog", 2000, 1000, tip),
-            ("outbox_dead", "relay_backlog", 2000, 1000, tip),
-            ("outbox_pkey", "count_unattended", 2000, 1000),
-            ("outbox_waiting", "count_unattended", 2000, 1000)]:
+            (None, "relay_backlog", 4000, 1000),
+            (None, "count_unattended", 4000, 1000)]:
         plan = explain(db, name, *values)
-        assert index in plan.indexes(), name
+        assert index in plan.indexes() or index is None, f"{name}: a function has its own plans"
         assert not plan.scans_whole("outbox"), name
         assert plan.pages() < most, f"{name}: {plan.pages()} pages"
         assert plan.compared_in_vain() <= flight, name
@@ -481,4 +508,7 @@ def test_an_idle_poll_above_dead_index_entries_reads_few_pages(db, other, statem
         last = db.execute("SELECT max(seq) FROM inbox.outbox").fetchone()[0]
         delete(statements, list(range(last - 19_999, last + 1)))
         assert explain(db, "relay_read", 500, ALL, last).pages() < 10
-        assert explain(db, "relay_backlog", 1000, last).pages() < 30
+        statements.run("relay_elect", ME, 0, last, [1], [1])
+        statements.run("relay_backlog", 1000)  # reads catalogs to make the plan
+        assert explain(db, "relay_backlog", 1000).pages() < 50, "also with a hole in front of them"
+        assert explain(db, "relay_low", 500, ALL, last - 1000, last).pages() < 1100, "a range has a limit"

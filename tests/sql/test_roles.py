@@ -31,7 +31,8 @@ MAY = {
 LOOKS = {"try_text", "try_json", "error_shape", "look_page", "is_counted", "seq_before", "find_record", "check_filter", "refuse", "status", "handler_of",
          "waiting_streams",
          "ordering_of", "open_claims", "lane_head", "waits_behind", "next_of_lane", "describe_key", "look_keys", "check_keys",
-         "check_max_rows", "keys", "lanes_of", "wants", "consumers_of", "check_backfill", "backfill_count", "outbox_page", "check_outbox_filter", "outbox_status"}
+         "check_max_rows", "keys", "lanes_of", "wants", "consumers_of", "check_backfill", "backfill_count", "outbox_page", "check_outbox_filter", "outbox_status", "outbox_counts",
+         "relay_position"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "take_conflict", "discard", "discard_where", "discard_page",
         "purge", "seek", "adopt", "forget_handler", "forget_consumer", "skip_key", "retry_now", "retry_page", "resolve", "pause", "resume", "backfill", "backfill_page", "outbox_replay_where", "outbox_replay_page", "outbox_discard_where",
         "outbox_discard_page", "request_forget"}
@@ -300,14 +301,14 @@ def test_the_sidecar_role_can_run_the_relay(granted, as_role):
     granted.execute("SELECT inbox.emit('t', 'k', 't', '{}') FROM generate_series(1, 4)")
     sidecar = as_role("inboxd_sidecar")
     run = Statements(sidecar).run
-    assert run("relay_elect", 1, -1)[0][:2] == (0, 4)
+    assert run("relay_elect", 1, -1, 0, [], [])[0][:2] == (0, 4)
     assert len(run("relay_hold", 1)) == 1
     assert len(run("relay_read", 10, 1000, 0)) == 4
     assert run("relay_delete", [1], 1) == run("relay_keep", [2], [0], [0], 1) == []
     assert run("relay_defer", [3], [1], [0], [0], [None], [None], 1) == []
     assert len(run("relay_parked", 10, 0)) == 1
     assert value(sidecar, "SELECT inbox.emit_caused(1, 's', 'e', '', 0, '[]', '[{\"topic\": \"t\", \"type\": \"t\"}]')") == 1
-    assert run("relay_backlog", 10, 0)[0][:2] == (3, 1)
+    assert run("relay_backlog", 10)[0][:2] == (3, 1)
 
 
 def test_an_operator_can_replay_by_function_and_by_plain_sql(granted, as_role):

@@ -635,6 +635,41 @@ def test_polls_cost_the_same_behind_a_million_events_that_an_old_snapshot_keeps(
     assert sum(streams.log_end(events).values()) == 1_040_000
 
 
+def test_a_hole_that_stays_open_makes_no_poll_of_a_later_relay_dear(start, outbox, inbox, events, streams):
+    """An open transaction keeps its own hole, and the index entries of all events that are published behind it."""
+    count = 20_000
+    sidecar = start()
+    inbox.execute("ALTER TABLE inbox.outbox SET (autovacuum_enabled = off)")
+    with outbox.transaction() as emit:
+        emit(events, "a", "late")
+        inbox.execute("INSERT INTO inbox.outbox (topic, event_type, payload) SELECT %s, 'T', 'x'"
+                      " FROM generate_series(1, %s)", [events, count])
+        eventually(lambda: sidecar.metric("inboxd_outbox_published_total") == count, timeout=60)
+        for end in ("stop", "kill"):
+            eventually(lambda: inbox.value("SELECT tip FROM inbox.outbox_relay") == count + 1, timeout=10)
+            getattr(sidecar, end)()
+            sidecar = start()
+            eventually(lambda: sidecar.metric("inboxd_outbox_leader"), timeout=40)
+            assert idle_cost(inbox) < 50
+            assert inbox.value("SELECT (inbox.outbox_status() ->> 'waiting')::int") == 0
+    assert sum(streams.log_end(events).values()) == count
+    eventually(lambda: sum(streams.log_end(events).values()) == count + 1)
+    eventually(lambda: inbox.value("SELECT floor = tip AND hole_first = '{}' FROM inbox.outbox_relay"), timeout=20)
+
+
+def test_an_event_that_appears_below_the_tip_is_published_soon(start, outbox, streams, events, inbox):
+    """An INSERT with a number of its own, and a published event whose state somebody has cleared, behind others that are kept."""
+    start(retention={"outbox": "1h"})
+    with outbox.transaction() as emit:
+        for number in range(1, 151):
+            emit(events, "a", str(number))
+    eventually(lambda: inbox.value("SELECT count(*) FROM inbox.outbox WHERE published_at IS NOT NULL") == 150)
+    inbox.execute("DELETE FROM inbox.outbox WHERE seq = 130")
+    inbox.execute("INSERT INTO inbox.outbox (seq, topic, event_type, payload) VALUES (130, %s, 'T', 'new')", [events])
+    inbox.execute("UPDATE inbox.outbox SET published_at = NULL WHERE seq = 140")
+    assert values(streams.read(events, 152, timeout=30))[150:] == ["new", "140"]
+
+
 # Elections and brokers
 
 def test_one_of_two_sidecars_publishes_and_the_other_one_follows(start, outbox, streams, events):

@@ -30,7 +30,8 @@ FROM (VALUES
     ('inbox.inbox_consumers', 'DELETE'),
     ('inbox.inbox_binding', 'SELECT'), ('inbox.inbox_binding', 'INSERT'),
     ('inbox.outbox', 'SELECT'), ('inbox.outbox', 'UPDATE'), ('inbox.outbox', 'DELETE'),
-    ('inbox.outbox_relay', 'SELECT'), ('inbox.outbox_relay', 'UPDATE'), ('inbox.request_states', 'SELECT'),
+    ('inbox.outbox_relay', 'SELECT'), ('inbox.outbox_relay', 'INSERT'), ('inbox.outbox_relay', 'UPDATE'),
+    ('inbox.request_states', 'SELECT'),
     ('inbox.inbox_schema_version', 'SELECT'), ('inbox.inbox_pauses', 'SELECT')) AS v(thing, privilege)
 WHERE NOT has_table_privilege(v.thing, v.privilege)
 UNION ALL
@@ -41,7 +42,8 @@ WHERE NOT has_sequence_privilege(q.thing, 'SELECT')
 UNION ALL
 SELECT 'FUNCTION ' || f.name::text, 'EXECUTE', 'sidecar'
 FROM (VALUES ('inbox.retain(int, text, bigint, int, boolean)'::regprocedure), ('inbox.sequences_behind()'),
-             ('inbox.advance_sequences()'), ('inbox.emit_caused(bigint, text, text, text, int, jsonb, jsonb)')) AS f(name)
+             ('inbox.advance_sequences()'), ('inbox.emit_caused(bigint, text, text, text, int, jsonb, jsonb)'),
+             ('inbox.outbox_counts(bigint)'), ('inbox.relay_position(bigint, bigint, bigint[], bigint[])')) AS f(name)
 WHERE NOT has_function_privilege(f.name, 'EXECUTE')
 UNION ALL
 SELECT 'FUNCTION ' || f.name::text, 'EXECUTE', 'service'

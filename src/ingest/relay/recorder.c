@@ -107,3 +107,22 @@ int recorder_retry(struct recorder *recorder, struct db *db, bool keep, struct e
 		unrecorded_drop_recorded(unrecorded);
 	return r;
 }
+
+int recorder_collect_open(
+	const struct recorder *recorder, int64_t tip, struct holes *open, struct err *err)
+{
+	const struct holes *holes = recorder->options.holes;
+	const struct unrecorded *unrecorded = &recorder->unrecorded;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < holes->count; i++)
+		r = holes_add(open, holes->items[i].first,
+			holes->items[i].last < tip ? holes->items[i].last : tip);
+	for (size_t i = 0; r == 0 && i < unrecorded->count; i++) {
+		int64_t seq = unrecorded->items[i].result.seq;
+
+		if (unrecorded->items[i].fresh && seq <= tip)
+			r = holes_add(open, seq, seq);
+	}
+	return r == 0 ? 0 : err_memory(err);
+}

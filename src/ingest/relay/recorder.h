@@ -36,6 +36,10 @@ int recorder_record(
 	struct recorder *recorder, struct db *db, struct relay_settle *settle, struct err *err);
 /* Tries again to record what was left out. */
 int recorder_retry(struct recorder *recorder, struct db *db, bool keep, struct err *err);
+/* Adds to `open` each seq up to the tip whose event may still have to be published: those in holes, and those of which the table
+ * does not know yet that they were sent or deferred. FAULT_MEMORY. */
+int recorder_collect_open(
+	const struct recorder *recorder, int64_t tip, struct holes *open, struct err *err);
 /* Writes a line, at most one a minute, if something is not recorded. */
 void recorder_log_locked(struct recorder *recorder);
 

@@ -5,7 +5,7 @@
  *   due        rows that are tried again
  *   late       rows in holes: their transactions committed after those of later seqs
  *   new        rows behind the tip
- *   low        rows up to the floor, where none should be
+ *   low        rows up to the tip, where none should be
  *
  * What is found in one place is one flight (flight.h). Its results are recorded in one transaction, which fails when
  * another instance was elected meanwhile. Then the memory changes: the tip moves, holes are filled, holds become free.
@@ -21,6 +21,7 @@
 #include "ingest/relay/cluster_binding.h"
 #include "ingest/relay/flight.h"
 #include "ingest/relay/held_heads.h"
+#include "ingest/relay/low_sweep.h"
 #include "ingest/relay/page_ahead.h"
 #include "ingest/relay/parked_events.h"
 #include "ingest/relay/recorder.h"
@@ -34,15 +35,13 @@
 #define DUE_MS          1000 /* between two searches without holds: operators release events */
 #define DUE_HELD_MS     100
 #define HEADS_MS        5000
-#define LOW_MS          60000
-#define LOW_ROWS        100
-#define SWEEP_ROWS      10000
 #define PASS_MS         60000 /* also without a free hold: finds rows that are parked for no reason */
 #define BACKLOG_MS      5000 /* how long a stall may keep a backlog of its topics from being parked */
 #define GAUGES_MS       10000
 #define COUNT_CAP       10000
 #define PARKED_PAGE     2000
-#define SWEPT           INT64_MAX
+#define STORE_EVERY     10000 /* seqs that a relay after a crash passes again, at most */
+#define STORED_HOLES    1000
 
 #define PAUSE_LEAST_MS  100
 #define PAUSE_MOST_MS   5000
@@ -60,25 +59,24 @@ struct relay {
 	struct cluster_binding binding;
 	bool elected;
 	/* The memory of an election: */
-	int64_t tip;   /* every row up to it was seen, except those in holes */
-	int64_t floor; /* at the election */
+	int64_t tip;        /* every row up to it was seen, except those in holes */
+	int64_t stored_tip; /* at the last renewal */
 	struct page_ahead ahead;
 	struct holes holes;
 	struct holds holds;
 	struct recorder recorder;
 	bool backlog_stalled; /* the last new page was full, and all its topics were in stalls */
 	bool passing;
-	bool pass_is_first;  /* nothing new is read before its end */
-	bool pass_again;     /* a row was parked behind its position */
-	int64_t pass_after;  /* position of the pass: a seq */
-	int64_t sweep_after; /* position of the search up to the floor, or SWEPT */
-	size_t head_at;      /* position of the search for discarded heads, in the holds */
+	bool pass_is_first; /* nothing new is read before its end */
+	bool pass_again;    /* a row was parked behind its position */
+	int64_t pass_after; /* position of the pass: a seq */
+	struct low_sweep low;
+	size_t head_at; /* position of the search for discarded heads, in the holds */
 	/* When something was done last: */
 	int64_t renewed_ms;
 	int64_t due_ms;
 	int64_t heads_ms;
 	int64_t unrecorded_ms;
-	int64_t low_ms;
 	int64_t passed_ms;
 	int64_t counted_ms;
 	int64_t period_ms; /* from the beginning of the next round to that of the one after it */
@@ -130,20 +128,6 @@ static void forget(struct relay *relay)
 	show_memory(relay);
 }
 
-/* Every row up to this seq was published or is deferred, and the table says so. */
-static int64_t lowest_open(const struct relay *relay)
-{
-	int64_t lowest = holes_lowest(&relay->holes, relay->tip + 1) - 1;
-
-	for (size_t i = 0; i < relay->recorder.unrecorded.count; i++) {
-		const struct unrecorded_event *event = &relay->recorder.unrecorded.items[i];
-
-		if (event->fresh && event->result.seq <= lowest)
-			return event->result.seq - 1;
-	}
-	return lowest < relay->tip ? lowest : relay->tip;
-}
-
 /* --- The election ------------------------------------------------------------------------------ */
 
 static void begin_pass(struct relay *relay)
@@ -156,14 +140,19 @@ static void begin_pass(struct relay *relay)
 }
 
 /* All that an earlier relay has parked comes before anything new. */
-static int take_over(struct relay *relay, const struct relay_election *election, struct err *err)
+static int take_over(struct relay *relay, const struct relay_election *election,
+	const struct holes *holes, struct err *err)
 {
 	int r;
 
 	forget(relay);
-	relay->tip = election->floor;
-	relay->floor = election->floor;
-	relay->sweep_after = INT64_MIN;
+	for (size_t i = 0; i < holes->count; i++) {
+		if (holes_add(&relay->holes, holes->items[i].first, holes->items[i].last) < 0)
+			return err_memory(err);
+	}
+	relay->tip = election->tip;
+	relay->stored_tip = election->tip;
+	low_sweep_begin(&relay->low);
 	relay->due_ms = 0;
 	relay->backlog_stalled = false;
 	r = held_heads_load(&relay->flight, relay->periodic.db, err);
@@ -174,7 +163,7 @@ static int take_over(struct relay *relay, const struct relay_election *election,
 	relay->elected = true;
 	relay->renewed_ms = clock_now_ms();
 	show_memory(relay);
-	log_info("outbox_elected", LOG_INT("floor", relay->floor),
+	log_info("outbox_elected", LOG_INT("floor", election->floor), LOG_INT("tip", relay->tip),
 		LOG_INT("held_keys", (int64_t)(relay->holds.count - relay->holds.topics)),
 		LOG_INT("held_topics", (int64_t)relay->holds.topics));
 	return 0;
@@ -195,13 +184,14 @@ static int bind_schema(struct relay *relay, struct err *err)
 /* RELAY_ANOTHERS: this instance is not elected. */
 static int be_elected(struct relay *relay, struct err *err)
 {
+	CLEANUP(holes_fini) struct holes holes = HOLES_INIT;
 	struct relay_election election;
 	int r = periodic_open_db(&relay->periodic, err);
 
 	if (r != 0 || relay->elected)
 		return r;
-	r = relay_elect(relay->periodic.db, relay->options.instance, &election, err);
-	return r != 0 ? r : take_over(relay, &election, err);
+	r = relay_elect(relay->periodic.db, relay->options.instance, &election, &holes, err);
+	return r != 0 ? r : take_over(relay, &election, &holes, err);
 }
 
 static void lose(struct relay *relay)
@@ -214,9 +204,13 @@ static void lose(struct relay *relay)
 
 static int renew_now(struct relay *relay, struct relay_election *election, struct err *err)
 {
-	int r = relay_renew(
-		relay->periodic.db, relay->options.instance, lowest_open(relay), election, err);
+	CLEANUP(holes_fini) struct holes open = { .items = NULL, .most = STORED_HOLES };
+	int r = recorder_collect_open(&relay->recorder, relay->tip, &open, err);
 
+	if (r == 0)
+		r = relay_renew(relay->periodic.db, relay->options.instance,
+			(struct relay_position){ relay->tip, &open }, election, err);
+	relay->stored_tip = relay->tip;
 	if (r == RELAY_ANOTHERS)
 		lose(relay);
 	if (r == 0)
@@ -227,17 +221,18 @@ static int renew_now(struct relay *relay, struct relay_election *election, struc
 /* The sequence is behind the tip after a restore or a failover: new events would have lower seqs. */
 static int renew(struct relay *relay, struct err *err)
 {
+	const struct holes none = HOLES_INIT;
 	struct relay_election election;
 	int r;
 
-	if (!is_time(&relay->renewed_ms, RENEW_MS))
+	if (!is_time(&relay->renewed_ms, RENEW_MS) && relay->tip - relay->stored_tip < STORE_EVERY)
 		return 0;
 	r = renew_now(relay, &election, err);
 	if (r != 0 || election.last_number >= relay->tip)
 		return r;
 	log_warn("outbox_sequence_behind", LOG_INT("last_number", election.last_number),
 		LOG_INT("tip", relay->tip), LOG_STR("next", "the whole outbox is read again"));
-	return take_over(relay, &election, err);
+	return take_over(relay, &election, &none, err);
 }
 
 /* A flight can take longer than an election lasts without a renewal. */
@@ -446,7 +441,8 @@ static int send_late(struct relay *relay, struct err *err)
 	fill(relay);
 	if (!ask.cut)
 		holes_give_up(&relay->holes, ask.xmin, first, last);
-	return ask.cut ? RELAY_CUT : 0;
+	/* a row that waits for its lock must not be asked for without end */
+	return ask.cut && relay->flight.count > 0 ? RELAY_CUT : 0;
 }
 
 /* Adds the seqs that are missing between the tip and the last row. */
@@ -541,27 +537,21 @@ static int look_at_new(struct relay *relay, struct err *err)
 	return r != 0 || rows_count(rows) == 0 ? r : send_new(relay, rows, err);
 }
 
-/* After the election up to the floor, page by page; later only the lowest rows. */
 static int look_at_low(struct relay *relay, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	struct relay_page page = page_of(relay);
-	bool sweep = relay->sweep_after != SWEPT;
-	int64_t last = INT64_MIN;
-	int r;
+	int64_t began_ms = clock_now_ms();
+	int r = 0;
 
-	if (!sweep && !is_time(&relay->low_ms, LOW_MS))
+	if (!low_sweep_is_due(&relay->low, relay->tip))
 		return 0;
-	page.rows = sweep ? SWEEP_ROWS : LOW_ROWS;
-	page.after = sweep ? relay->sweep_after : INT64_MIN;
-	r = relay_low(relay->periodic.db, &page, relay->floor, &rows, err);
-	if (r != 0)
-		return r;
-	if (rows_count(rows) > 0)
-		last = rows_int(rows, rows_count(rows) - 1, RELAY_SEQ);
-	r = fly(relay, rows, FLIGHT_NEW, err);
-	if (r == 0)
-		relay->sweep_after = sweep && last > relay->sweep_after ? last : SWEPT;
+	do {
+		r = low_sweep_read(&relay->low, relay->periodic.db, page_of(relay), &rows, err);
+		if (r == 0)
+			r = fly(relay, rows, FLIGHT_NEW, err);
+		if (r == 0)
+			fill(relay);
+	} while (r == 0 && low_sweep_goes_on(&relay->low, began_ms));
 	return r;
 }
 
@@ -574,7 +564,7 @@ static int count_backlog(struct relay *relay, struct err *err)
 
 	if (!is_time(&relay->counted_ms, GAUGES_MS))
 		return 0;
-	r = relay_backlog(relay->periodic.db, COUNT_CAP, lowest_open(relay), &backlog, err);
+	r = relay_backlog(relay->periodic.db, COUNT_CAP, &backlog, err);
 	if (r == 0)
 		relay_gauges_show_backlog(&relay->gauges, &backlog);
 	return r;
@@ -625,7 +615,7 @@ static int64_t next_period(struct relay *relay)
 /* Since the election, so after each fault, too: nothing that could fail again is left. */
 static bool has_looked_everywhere(const struct relay *relay)
 {
-	return !relay->pass_is_first && relay->sweep_after == SWEPT;
+	return !relay->pass_is_first && relay->low.complete;
 }
 
 static int run_round(void *arg, int64_t *pause_ms, struct err *err)
@@ -656,9 +646,12 @@ static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 
 static void resign(struct relay *relay)
 {
+	struct relay_election election;
 	struct err err = ERR_INIT;
 
-	if (relay->elected && relay->periodic.db != NULL && db_is_open(relay->periodic.db))
+	/* what was read and recorded counts, also after a fault */
+	if (relay->elected && relay->periodic.db != NULL && db_is_open(relay->periodic.db) &&
+		renew_now(relay, &election, &err) == 0)
 		(void)relay_resign(relay->periodic.db, relay->options.instance, &err);
 	forget(relay);
 }

@@ -248,9 +248,6 @@ static int queue_expensive(struct db *db, const struct gauges_request *request,
 		r = db_queue(db, QUERY_COUNT_DEAD, &cap, &results->dead, err);
 	if (r == 0)
 		r = db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &results->snapshot, err);
-	/* its settings hold until the end of the transaction, so nothing may follow */
-	if (r == 0)
-		r = db_queue(db, QUERY_RELAY_SETTINGS, NULL, NULL, err);
 	return r != 0 ? r : db_queue(db, QUERY_COUNT_UNATTENDED, &cap, &results->unattended, err);
 }
 

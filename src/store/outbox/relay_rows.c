@@ -5,45 +5,80 @@
 
 #include "queries.h"
 
-#define KEEP_FLOOR (-1)
+#define KEEP_POSITION (-1)
 
 /* --- The election ------------------------------------------------------------------------------ */
 
-static int elect(
-	struct db *db, const struct params *params, struct relay_election *out, struct err *err)
+enum {
+	ELECTED_FLOOR,
+	ELECTED_LAST,
+	ELECTED_TRANSACTION,
+	ELECTED_TIP,
+	ELECTED_FIRST_HOLE,
+	ELECTED_LAST_HOLE
+};
+
+static void add_holes(struct params *params, const struct holes *holes)
 {
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r = db_run(db, QUERY_RELAY_ELECT, params, &rows, err);
+	int first = params_array(params, ARRAY_BIGINT);
+	int last = params_array(params, ARRAY_BIGINT);
+
+	for (size_t i = 0; holes != NULL && i < holes->count; i++) {
+		array_bigint(params, first, holes->items[i].first);
+		array_bigint(params, last, holes->items[i].last);
+	}
+}
+
+static int elect(struct db *db, const struct params *params, struct rows **rows,
+	struct relay_election *out, struct err *err)
+{
+	int r = db_run(db, QUERY_RELAY_ELECT, params, rows, err);
 
 	if (r != 0)
 		return r;
-	if (rows_count(rows) == 0)
+	if (rows_count(*rows) == 0)
 		return RELAY_ANOTHERS;
 	*out = (struct relay_election){
-		.floor = rows_int(rows, 0, 0),
-		.last_number = rows_int(rows, 0, 1),
-		.transaction = rows_int(rows, 0, 2),
+		.floor = rows_int(*rows, 0, ELECTED_FLOOR),
+		.last_number = rows_int(*rows, 0, ELECTED_LAST),
+		.transaction = rows_int(*rows, 0, ELECTED_TRANSACTION),
+		.tip = rows_int(*rows, 0, ELECTED_TIP),
 	};
 	return 0;
 }
 
-int relay_elect(struct db *db, int32_t instance, struct relay_election *out, struct err *err)
+int relay_elect(struct db *db, int32_t instance, struct relay_election *out, struct holes *holes,
+	struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
 
 	params_int(&params, instance);
-	params_bigint(&params, KEEP_FLOOR);
-	return elect(db, &params, out, err);
+	params_bigint(&params, KEEP_POSITION);
+	params_bigint(&params, 0);
+	add_holes(&params, NULL);
+	r = elect(db, &params, &rows, out, err);
+	for (int row = 0; r == 0 && row < rows_count(rows); row++) {
+		if (!rows_is_null(rows, row, ELECTED_FIRST_HOLE) &&
+			holes_add(holes, rows_int(rows, row, ELECTED_FIRST_HOLE),
+				rows_int(rows, row, ELECTED_LAST_HOLE)) < 0)
+			r = err_memory(err);
+	}
+	return r;
 }
 
-int relay_renew(
-	struct db *db, int32_t instance, int64_t floor, struct relay_election *out, struct err *err)
+int relay_renew(struct db *db, int32_t instance, struct relay_position position,
+	struct relay_election *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
 
 	params_int(&params, instance);
-	params_bigint(&params, floor);
-	return elect(db, &params, out, err);
+	params_bigint(&params, holes_lowest(position.holes, position.tip + 1) - 1);
+	params_bigint(&params, position.tip);
+	add_holes(&params, position.holes);
+	return elect(db, &params, &rows, out, err);
 }
 
 int relay_resign(struct db *db, int32_t instance, struct err *err)
@@ -109,17 +144,10 @@ int relay_ask(struct db *db, const struct relay_page *page, struct relay_ask *as
 	struct rows **out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	int first;
-	int last;
 	int r;
 
 	add_page(&params, page);
-	first = params_array(&params, ARRAY_BIGINT);
-	last = params_array(&params, ARRAY_BIGINT);
-	for (size_t i = 0; i < ask->holes->count; i++) {
-		array_bigint(&params, first, ask->holes->items[i].first);
-		array_bigint(&params, last, ask->holes->items[i].last);
-	}
+	add_holes(&params, ask->holes);
 	r = read_pinned(db, QUERY_RELAY_ASK, &params, out, err);
 	if (r != 0)
 		return r;
@@ -128,14 +156,14 @@ int relay_ask(struct db *db, const struct relay_page *page, struct relay_ask *as
 	return 0;
 }
 
-int relay_low(struct db *db, const struct relay_page *page, int64_t floor, struct rows **out,
+int relay_low(struct db *db, const struct relay_page *page, int64_t last, struct rows **out,
 	struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
 	add_page(&params, page);
 	params_bigint(&params, page->after);
-	params_bigint(&params, floor);
+	params_bigint(&params, last);
 	return read_pinned(db, QUERY_RELAY_LOW, &params, out, err);
 }
 
@@ -187,16 +215,14 @@ int relay_gone(struct db *db, struct relay_seqs seqs, struct rows **out, struct 
 	return db_run(db, QUERY_RELAY_GONE, &params, out, err);
 }
 
-int relay_backlog(
-	struct db *db, int64_t cap, int64_t floor, struct relay_backlog *out, struct err *err)
+int relay_backlog(struct db *db, int64_t cap, struct relay_backlog *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
 	params_bigint(&params, cap);
-	params_bigint(&params, floor);
-	r = read_pinned(db, QUERY_RELAY_BACKLOG, &params, &rows, err);
+	r = db_run(db, QUERY_RELAY_BACKLOG, &params, &rows, err);
 	if (r != 0)
 		return r;
 	*out = (struct relay_backlog){

@@ -14,14 +14,21 @@
 enum { RELAY_ANOTHERS = 1 };
 
 struct relay_election {
-	int64_t floor;       /* reading begins behind this seq */
+	int64_t floor;       /* every event up to it was published, or is deferred */
 	int64_t last_number; /* of the sequence */
 	int64_t transaction; /* id of the transaction */
+	int64_t tip;         /* reading begins behind this seq, and in the holes */
 };
-int relay_elect(struct db *db, int32_t instance, struct relay_election *out, struct err *err);
-/* Stays elected and stores the floor. */
-int relay_renew(struct db *db, int32_t instance, int64_t floor, struct relay_election *out,
+/* Adds the stored holes to `holes`. */
+int relay_elect(struct db *db, int32_t instance, struct relay_election *out, struct holes *holes,
 	struct err *err);
+/* Stays elected and stores the position. */
+struct relay_position {
+	int64_t tip;
+	const struct holes *holes; /* up to the tip */
+};
+int relay_renew(struct db *db, int32_t instance, struct relay_position position,
+	struct relay_election *out, struct err *err);
 /* Lets another instance be elected at once. */
 int relay_resign(struct db *db, int32_t instance, struct err *err);
 
@@ -52,7 +59,7 @@ enum relay_column {
 struct relay_page {
 	int rows;
 	int64_t bytes;
-	int64_t after; /* relay_read() and relay_low(): the last seq of the page before */
+	int64_t after; /* relay_read() and relay_low(): behind this seq */
 };
 
 struct relay_seqs {
@@ -70,8 +77,8 @@ struct relay_ask {
 };
 int relay_ask(struct db *db, const struct relay_page *page, struct relay_ask *ask,
 	struct rows **out, struct err *err);
-/* The same up to the floor. */
-int relay_low(struct db *db, const struct relay_page *page, int64_t floor, struct rows **out,
+/* The fresh rows up to this seq. */
+int relay_low(struct db *db, const struct relay_page *page, int64_t last, struct rows **out,
 	struct err *err);
 /* Deferred rows whose time has come, without these. */
 int relay_due(struct db *db, const struct relay_page *page, struct relay_seqs without,
@@ -136,7 +143,6 @@ struct relay_backlog {
 	int64_t dead;
 	int64_t oldest_ms; /* age of the oldest event that waits; 0 = none */
 };
-int relay_backlog(
-	struct db *db, int64_t cap, int64_t floor, struct relay_backlog *out, struct err *err);
+int relay_backlog(struct db *db, int64_t cap, struct relay_backlog *out, struct err *err);
 
 #endif
