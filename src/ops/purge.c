@@ -33,7 +33,7 @@ static int purge_portion(const struct op *op, const struct rows *counted, int64_
 
 	params_bigint(&params, op->cli->bounds.older_than);
 	params_int(&params, (int32_t)(most < PORTION ? most : PORTION));
-	params_text(&params, rows_text(counted, 0, 1));
+	params_bigint(&params, rows_int(counted, 0, 1));
 	r = db_run(op->db, QUERY_OP_PURGE, &params, &rows, err);
 	*deleted = r == 0 ? rows_int(rows, 0, 0) : 0;
 	return r;

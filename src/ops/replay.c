@@ -632,26 +632,21 @@ static int run_pages(
 }
 
 /* The others were counted and confirmed, but are not what they were then. */
-static void print_rest(const struct pages *pages, int64_t cut)
+static void print_rest(const struct pages *pages)
 {
 	if (pages->affected < pages->wanted)
 		(void)fprintf(stderr,
 			"%" PRId64 " left out: locked, or changed since they were counted\n",
 			pages->wanted - pages->affected);
-	if (cut > 0)
-		(void)fprintf(stderr,
-			"more match: a transaction has been open for so long that not all could be "
-			"counted; continue with --after %" PRId64 "\n",
-			cut);
 }
 
 /* Changes the messages that were counted and confirmed. Later arrivals are not included, nor those that have changed since. */
 static int change_pages(const struct op *op, const struct change *change, const struct buf *filter,
-	const struct counts *counts, struct err *err)
+	int64_t wanted, struct err *err)
 {
 	struct pages pages = {
 		.filter = filter,
-		.wanted = counts->wanted,
+		.wanted = wanted,
 		.after = op->cli->bounds.after,
 	};
 	int r = run_pages(op, change, &pages, err);
@@ -667,7 +662,7 @@ static int change_pages(const struct op *op, const struct change *change, const 
 					 pages.affected, pages.wanted, change->done, pages.after);
 	if (!op->cli->json)
 		(void)printf("%" PRId64 " %s\n", pages.affected, change->done);
-	print_rest(&pages, counts->cut);
+	print_rest(&pages);
 	if (pages.affected == 0)
 		return op_nothing(op, change->name, err,
 			"every match is locked or has changed in the meantime");
@@ -712,12 +707,17 @@ static int change_filtered(const struct op *op, const struct change *change, str
 	if (counts.dropped > 0)
 		(void)fprintf(stderr, "%" PRId64 " left out: retention has dropped their payload\n",
 			counts.dropped);
+	if (counts.cut > 0)
+		(void)fprintf(stderr,
+			"more match: a transaction has been open for so long that not all could be "
+			"counted; continue with --after %" PRId64 "\n",
+			counts.cut);
 	(void)snprintf(question, sizeof(question), "%s %" PRId64 " %s%s", change->name,
 		counts.wanted, change->noun, plural(counts.wanted));
 	r = op_confirm(op, change->name, counts.wanted, question, err);
 	if (r != 0)
 		return r == OP_NO ? 0 : r;
-	return change_pages(op, change, &filter, &counts, err);
+	return change_pages(op, change, &filter, counts.wanted, err);
 }
 
 static int run(const struct op *op, const struct change *change, struct err *err)
