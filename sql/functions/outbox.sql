@@ -122,14 +122,16 @@ BEGIN
         concat_ws(' ', 'inboxd key', 'inbox.outbox'::regclass::oid, length(topic), topic, key), 0));
 END $$;
 
--- The id of an event that a handler emits without giving one, shaped like a UUID. It is derived from the message: if the
--- completion is lost and the message delivered again, the event gets the same id, and its receivers drop the second
--- copy. A replay is meant to do everything again, so it makes other ids.
-CREATE OR REPLACE FUNCTION inbox.caused_id(source text, event_id text, consumer text, replay_count int, place int)
-RETURNS text
+-- The id of an event that a handler emits without giving one, shaped like a UUID. It is derived from the message and from what
+-- the event is about; `place` counts those of the message that are about the same. If the completion is lost and the message
+-- delivered again, the event gets the same id, also if the handler now emits others or another order, and its receivers drop
+-- the second copy. A replay is meant to do everything again, so it makes other ids.
+CREATE OR REPLACE FUNCTION inbox.caused_id(source text, event_id text, consumer text, replay_count int, place int,
+    about text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    digest bytea := substr(sha256(convert_to(jsonb_build_array(source, event_id, consumer, replay_count, place)::text, 'UTF8')), 1, 16);
+    digest bytea := substr(sha256(convert_to(jsonb_build_array(source, event_id, consumer, replay_count, place, about)::text,
+                                               'UTF8')), 1, 16);
 BEGIN
     RETURN encode(set_byte(set_byte(digest, 6, get_byte(digest, 6) & 15 | 128), 8, get_byte(digest, 8) & 63 | 128), 'hex')::uuid;
 END $$;
@@ -197,6 +199,9 @@ DECLARE
     one record;
     pairs jsonb;
     fault text;
+    about text;
+    place int := 1;
+    earlier bigint[]; -- hashes, which are compared faster than texts; two equal ones only make the place higher
     emitted int := 0;
 BEGIN
     IF emit IS NULL OR jsonb_typeof(emit) = 'null' THEN
@@ -227,10 +232,17 @@ BEGIN
         IF trace <> '[]' AND NOT jsonb_path_exists(pairs, '$[*] ? (@[0] == "traceparent")') THEN
             pairs := pairs || trace;
         END IF;
+        IF one.id IS NULL THEN
+            about := jsonb_build_array(one.topic, one.aggregate, one.type, one.event -> 'key');
+            IF jsonb_array_length(emit) > 1 THEN
+                place := coalesce(cardinality(array_positions(earlier, hashtextextended(about, 0))), 0) + 1;
+                earlier := array_append(earlier, hashtextextended(about, 0));
+            END IF;
+        END IF;
         INSERT INTO inbox.outbox
             (event_id, source, topic, aggregate, key, event_type, subject, content_type, headers, payload, caused_by)
         VALUES (coalesce(one.id, inbox.caused_id(emit_caused.source, emit_caused.event_id, emit_caused.consumer,
-                                                 emit_caused.replay_count, one.n)),
+                                                 emit_caused.replay_count, place, about)),
                 one.source, one.topic, one.aggregate, one.key, one.type, one.subject, one.content_type,
                 pairs, one.data, emit_caused.seq);
         emitted := emitted + 1;

@@ -1,10 +1,11 @@
 -- What operators do with events: look, replay, discard.
 
--- A filter of events: that of messages (check_filter()), in which the times are those of created_at, and event_id.
+-- A filter of events: that of messages (check_filter()), in which the times are those of created_at, event_id, and
+-- topic_template: outbox.topic of the relay, from which an event without a topic gets one. A filter by topic needs it.
 CREATE OR REPLACE FUNCTION inbox.check_outbox_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    given jsonb := inbox.check_filter(caller, filter - 'event_id', allowed);
+    given jsonb := inbox.check_filter(caller, filter - '{event_id,topic_template}'::text[], allowed);
 BEGIN
     IF filter ->> 'event_id' = '' THEN
         PERFORM inbox.refuse(caller, 'event_id is empty; leave it out for any');
@@ -13,7 +14,8 @@ BEGIN
     ELSIF filter ? 'consumer' THEN
         PERFORM inbox.refuse(caller, 'consumer is for messages; an event has none');
     END IF;
-    RETURN given || jsonb_strip_nulls(jsonb_build_object('event_id', filter ->> 'event_id'));
+    RETURN given || jsonb_strip_nulls(jsonb_build_object('event_id', filter ->> 'event_id',
+        'topic_template', CASE WHEN given ? 'topic' THEN coalesce(filter ->> 'topic_template', '{aggregate}') END));
 END $$;
 
 -- One page: at most max_rows events that fit, after after_seq, in the order of seq. Reads along the primary key, because
@@ -27,6 +29,7 @@ SET enable_sort = off SET jit = off AS $$
 DECLARE
     state text := filter ->> 'status';
     wanted_topic text := filter ->> 'topic';
+    template text := filter ->> 'topic_template';
     kind text := filter ->> 'event_type';
     prefix text := CASE WHEN right(kind, 1) = '*' THEN left(kind, -1) END;
     wanted_key bytea := convert_to(filter ->> 'key', 'UTF8');
@@ -52,7 +55,8 @@ BEGIN
                    WHEN 'retrying' THEN o.available_at < 'infinity'
                    WHEN 'failed' THEN o.dead_at IS NOT NULL OR o.available_at < 'infinity'
                    ELSE o.published_at IS NULL AND o.dead_at IS NULL END
-               AND (wanted_topic IS NULL OR o.topic = wanted_topic)
+               AND (wanted_topic IS NULL OR wanted_topic = coalesce(o.topic,
+                   replace(replace(template, '{aggregate}', coalesce(o.aggregate, '/')), '{type}', o.event_type)))
                AND CASE WHEN kind IS NULL THEN true WHEN prefix IS NOT NULL THEN starts_with(o.event_type, prefix)
                         ELSE o.event_type = kind END
                AND (wanted_key IS NULL OR o.key = wanted_key)

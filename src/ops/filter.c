@@ -147,8 +147,9 @@ static void add_times(struct buf *out, const struct cli *cli, const char *status
 	add_time(out, died ? "died_to" : "received_to", cli->filter.until);
 }
 
-int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err)
+int op_filter(struct buf *out, const struct op *op, const char *status, struct err *err)
 {
+	const struct cli *cli = op->cli;
 	int r = check_texts(cli, err);
 
 	if (r != 0)
@@ -167,6 +168,8 @@ int op_filter(struct buf *out, const struct cli *cli, const char *status, struct
 		add_error(out, cli->filter.error);
 	if (cli->command == COMMAND_OUTBOX && cli->word_count > 1)
 		add_member(out, "event_id", cli->words[1]);
+	if (cli->command == COMMAND_OUTBOX && cli->filter.topic != NULL)
+		add_member(out, "topic_template", op->config->outbox.topic);
 	buf_add_char(out, '}');
 	return buf_ok(out) ? 0 : err_memory(err);
 }

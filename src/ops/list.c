@@ -166,7 +166,7 @@ static int run(
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r = op_filter(&filter, op->cli, status, err);
+	int r = op_filter(&filter, op, status, err);
 
 	if (r != 0)
 		return r;

@@ -62,7 +62,7 @@ void op_interrupt_obey(void);
 
 /* Appends the filter of the options in the JSON format of inbox.look_page(). `status` applies when
  * none is given; NULL = the filter has none. FAULT_USAGE: a value is not UTF-8. */
-int op_filter(struct buf *out, const struct cli *cli, const char *status, struct err *err);
+int op_filter(struct buf *out, const struct op *op, const char *status, struct err *err);
 /* The same for inbox.backfill_page(). `until_seq`: no later message; -1 = not given. */
 int op_backfill_filter(struct buf *out, const struct cli *cli, int64_t until_seq, struct err *err);
 /* A command that asks acts on the rows that it counted, and on none that came or changed after that. The

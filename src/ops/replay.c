@@ -695,7 +695,7 @@ static int change_filtered(const struct op *op, const struct change *change, str
 	struct counts counts = { 0, 0, 0 };
 	bool by_id = op->cli->word_count > 1 && change->status_of_id != NULL;
 	const char *status = by_id ? change->status_of_id : change->status;
-	int r = op_filter(&filter, op->cli, status, err);
+	int r = op_filter(&filter, op, status, err);
 
 	if (r == 0)
 		r = count(op, change, &filter, &counts, err);

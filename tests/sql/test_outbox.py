@@ -3,6 +3,7 @@
 import base64
 import datetime
 import json
+import pathlib
 import re
 
 import psycopg
@@ -214,12 +215,34 @@ def test_derived_ids_depend_on_each_part(db):
     call = "SELECT inbox.caused_id(%s, %s, %s, %s, %s)"
     base = ["s", "e", "", 0, 0]
     ids = [value(db, call, *base)]
+    ids.append(value(db, "SELECT inbox.caused_id(%s, %s, %s, %s, %s, '[]')", *base))
     for place, other in enumerate(["s2", "e2", "c", 1, 1]):
         ids.append(value(db, call, *base[:place], other, *base[place + 1:]))
     ids.append(value(db, call, "se", "", "", 0, 0))
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch(r".{14}8.{4}[89ab].{16}", one) for one in ids), "a UUID of version 8"
     assert value(db, call, *base) == ids[0]
+
+
+def test_other_events_of_a_repeated_delivery_have_other_ids(db):
+    """The completion was lost after the events went out, and the handler now emits others, or another order."""
+    paid, mail = {"topic": "orders", "key": "17", "type": "paid"}, {"topic": "mails", "key": "17", "type": "mail"}
+    other_type, other_key = {**paid, "type": "refused"}, {**paid, "key": "18"}
+    seq = insert(db)
+
+    def ids_of(delivery, *emit):
+        complete(db, seq, list(emit), delivery)
+        found = [row[0] for row in rows(db, "event_id")]
+        db.execute("DELETE FROM inbox.outbox")
+        db.execute("UPDATE inbox.inbox_messages SET processed_at = NULL")
+        db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = 1, replay_count = 0,"
+                   " delivery_count = %s", [delivery + 1])
+        return found
+
+    first = ids_of(1, paid, mail, paid)
+    assert len(set(first)) == 3
+    assert ids_of(2, mail, paid, paid) == [first[1], first[0], first[2]]
+    assert not set(ids_of(3, other_type, other_key, {**paid, "topic": "mails"}, {"aggregate": "orders", "type": "paid"})) & set(first)
 
 
 def test_the_short_check_of_an_event_accepts_only_what_the_long_one_does(db):
@@ -355,6 +378,19 @@ def test_an_event_without_a_finite_time_disturbs_no_count(db, statements, never)
     db.execute("UPDATE inbox.outbox SET created_at = now() + interval '1 hour'")
     assert value(db, "SELECT inbox.outbox_status()")["oldest_seconds"] == 0
     assert statements.run("relay_backlog", 100)[0][3] == 0
+
+
+def test_a_trigger_decides_to_which_topics_a_user_may_emit(db):
+    """That of docs/outbox.md."""
+    document = (pathlib.Path(__file__).parents[2] / "docs/outbox.md").read_text(encoding="utf-8")
+    sql = document[document.index("CREATE FUNCTION shop_topics()"):]
+    with db.transaction(force_rollback=True):
+        db.execute("SET LOCAL search_path = pg_temp")
+        db.execute(sql[:sql.index("```")].replace("'shop'", "session_user").replace("FUNCTION shop", "FUNCTION pg_temp.shop"))
+        db.execute("SELECT inbox.emit('orders', 'k', 't', '{}')")
+        for call in ("inbox.emit('other', 'k', 't', '{}')", "inbox.emit(NULL, 'k', 't', '{}', aggregate => 'other')"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), db.transaction():
+                db.execute(f"SELECT {call}")
 
 
 # --- Operators ---
@@ -535,3 +571,14 @@ def test_a_sequence_behind_the_events_is_advanced(db):
         ("inbox.outbox", "inbox.outbox_seq", 0, 3)]
     db.execute("SELECT inbox.emit('t', 'k', 't', '{}')")
     assert len(rows(db)) == 4
+
+
+def test_a_filter_by_topic_finds_events_with_an_aggregate(db):
+    """The relay makes their topic of outbox.topic, which the command line knows."""
+    db.execute("SELECT inbox.emit('order', 'k', 't', '{}'), inbox.emit(NULL, 'k', 't', '{}', aggregate => 'order'),"
+               " inbox.emit(NULL, 'k', 't', '{}', aggregate => 'other')")
+    assert value(db, "SELECT inbox.outbox_discard_where(topic => 'order', dry_run => true)") == 2
+    found = "SELECT cardinality(seqs) FROM inbox.outbox_page(inbox.check_outbox_filter('list', %s, '{waiting}'), 0, 10)"
+    for topic, template, count in (("order", "{aggregate}", 2), ("order", "x.{aggregate}.{type}", 1),
+                                   ("x.order.t", "x.{aggregate}.{type}", 1), ("order.t", "{aggregate}", 0)):
+        assert value(db, found, json.dumps({"status": "waiting", "topic": topic, "topic_template": template})) == count

@@ -64,7 +64,8 @@ def test_the_events_of_an_answer_are_published(relaying, handler, streams, topic
     assert [one["ce_type"] for one in headers] == [b"Made", b"Made", b"Gone"]
     assert headers[1]["ce_id"] == b"mine" and headers[1]["ce_source"] == b"/me"
     assert {one["traceparent"] for one in headers} == {TRACE.encode()}
-    derived = inbox.value("SELECT inbox.caused_id(source, event_id, consumer, 0, 2) FROM inbox.inbox_messages")
+    derived = inbox.value("SELECT inbox.caused_id(source, event_id, consumer, 0, 1,"
+                          " jsonb_build_array(%s::text, NULL, 'Gone', 'c-1')::text) FROM inbox.inbox_messages", [out])
     assert headers[2]["ce_id"] == derived.encode()
     inbox.wait_processed(1)
     assert inbox.message("e1")["result"] == 7

@@ -47,6 +47,15 @@ def test_list_is_a_table_with_filters_and_pages(sidecar, emitted):
     assert [row["seq"] for row in objects(run(sidecar, "outbox", "list", "--after", "1", "--limit", "2", "--json"))] == [2, 3]
 
 
+def test_a_filter_by_topic_knows_the_topic_of_the_configuration(make_inboxd, inbox):
+    sidecar = make_inboxd(outbox={"topic": "shop.{aggregate}"})
+    run(sidecar, "migrate")
+    inbox.execute("SELECT inbox.emit(NULL, 'k', 't', '{}', aggregate => 'order'), inbox.emit('order', 'k', 't', '{}')")
+    assert [row["seq"] for row in objects(run(sidecar, "outbox", "list", "--topic", "shop.order", "--json"))] == [1]
+    run(sidecar, "outbox", "discard", "--topic", "shop.order", "--reason", "r", "--yes")
+    assert [row["seq"] for row in objects(run(sidecar, "outbox", "list", "--dead", "--json"))] == [1]
+
+
 @pytest.mark.parametrize("word", ["e4", "5"])
 def test_show_prints_everything_about_an_event(sidecar, emitted, word):
     text = run(sidecar, "outbox", "show", word)
