@@ -172,7 +172,8 @@ int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *option
 	heartbeat->lease_clock.lease_ms = options->config->worker.lease;
 	connection_options(options->config, options->instance, name, &db);
 	db.metrics = options->metrics;
-	db.statement_timeout_ms = lease_clock_interval_ms(&heartbeat->lease_clock);
+	if (db.statement_timeout_ms > lease_clock_interval_ms(&heartbeat->lease_clock))
+		db.statement_timeout_ms = lease_clock_interval_ms(&heartbeat->lease_clock);
 	r = thread_init(&heartbeat->thread, err);
 	if (r == 0)
 		r = db_new(&heartbeat->db, &db, err);

@@ -18,9 +18,10 @@
 
 #define LOCK_TIMEOUT_MS 2000
 #define STATEMENT_MS    5000
+#define PART_MOST_MS    5000
 #define FAULT_LEAST_MS  100
 #define FAULT_MOST_MS   5000
-#define BEHIND_MS       100 /* from the sending of a heartbeat to the round that relies on it */
+#define BEHIND_MS       100 /* from the sending of a heartbeat to the round behind it */
 #define WHEN_LATE_MS    500 /* pause while the heartbeat is late */
 
 struct peers {
@@ -36,12 +37,18 @@ static int64_t interval_ms(const struct peers *peers)
 	return peers->options.config->worker.lease / HEARTBEATS_A_LEASE;
 }
 
+/* How long one part of a round may take, however long the lease is. */
+static int64_t part_ms(const struct peers *peers)
+{
+	return interval_ms(peers) < PART_MOST_MS ? interval_ms(peers) : PART_MOST_MS;
+}
+
 static int fence(struct peers *peers, struct err *err)
 {
 	const struct fencing fencing = {
 		.host_id = peers->is_first_round ? peers->options.host_id : "",
 		.earlier = peers->is_first_round ? peers->options.earlier : 0,
-		.until_ms = peers->is_first_round ? clock_now_ms() + interval_ms(peers) : 0,
+		.until_ms = peers->is_first_round ? clock_now_ms() + part_ms(peers) : 0,
 		.lease_ms = peers->options.config->worker.lease,
 		.steady_ms = heartbeat_steady_ms(peers->options.heartbeat),
 	};
@@ -98,7 +105,7 @@ static int rescue(struct peers *peers, struct err *err)
 
 	rescue->db = peers->periodic.db;
 	rescue->stop = &peers->periodic.thread.stop;
-	rescue->until_ms = clock_now_ms() + interval_ms(peers);
+	rescue->until_ms = clock_now_ms() + part_ms(peers);
 	r = instance_rescue(rescue, &said);
 	if (rescue->freed > 0) {
 		metric_add(metrics_get(peers->options.metrics, METER_RESCUED, NULL, NULL),
@@ -115,7 +122,8 @@ static int rescue(struct peers *peers, struct err *err)
 	return r;
 }
 
-/* Until a moment after the next heartbeat that is due. */
+/* Until a moment after the next heartbeat that is due. If its answer takes longer, the rounds come often until it is there:
+ * the one before is too old to fence by then. */
 static int64_t pause_ms(const struct peers *peers, int64_t began_ms)
 {
 	int64_t due_ms = atomic_load(&peers->options.health->heartbeat_ms) + BEHIND_MS;

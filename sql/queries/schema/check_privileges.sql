@@ -43,7 +43,8 @@ UNION ALL
 SELECT 'FUNCTION ' || f.name::text, 'EXECUTE', 'sidecar'
 FROM (VALUES ('inbox.retain(int, text, bigint, int, boolean)'::regprocedure), ('inbox.sequences_behind()'),
              ('inbox.advance_sequences()'), ('inbox.emit_caused(bigint, text, text, text, int, jsonb, jsonb)'),
-             ('inbox.outbox_counts(bigint)'), ('inbox.relay_position(bigint, bigint, bigint[], bigint[])')) AS f(name)
+             ('inbox.outbox_counts(bigint)'), ('inbox.handler_of(text, text, text, jsonb)'),
+             ('inbox.relay_position(bigint, bigint, bigint[], bigint[])')) AS f(name)
 WHERE NOT has_function_privilege(f.name, 'EXECUTE')
 UNION ALL
 SELECT 'FUNCTION ' || f.name::text, 'EXECUTE', 'service'
