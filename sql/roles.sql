@@ -20,7 +20,8 @@ END $$;
 -- only with inbox.retain(). It may also read, because `inboxd status`, `list`, `show` and `verify` run in its container
 -- with its configuration.
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances TO inboxd_sidecar;
-GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_binding TO inboxd_sidecar;
+GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_binding, inbox.inbox_subscriptions
+    TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_dead_topic TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE, DELETE ON inbox.inbox_handlers, inbox.inbox_consumers TO inboxd_sidecar;
 GRANT SELECT ON inbox.inbox_schema_version, inbox.inbox_pauses TO inboxd_sidecar;
@@ -57,7 +58,7 @@ GRANT EXECUTE ON FUNCTION inbox.request_begin(text, bytea, text, text, interval,
 
 -- A reader: every table and view.
 GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances, inbox.inbox_rejects,
-    inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_schema_version, inbox.inbox_janitor,
+    inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_subscriptions, inbox.inbox_schema_version, inbox.inbox_janitor,
     inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.inbox_consumers, inbox.inbox_pauses, inbox.messages, inbox.dead_groups, inbox.handlers,
     inbox.consumers, inbox.outbox, inbox.outbox_relay, inbox.events, inbox.request_states
     TO inboxd_reader, inboxd_operator;

@@ -79,6 +79,12 @@ MUTANTS = [
     mutant("R17", "a topic id outlives its cluster",
            edit("sql/functions/adopt.sql", "IF earlier.cluster_id <> adopt.cluster_id THEN", "IF false THEN"),
            tests=[GENERATIONS + "test_another_cluster_may_have_other_topic_ids"]),
+    mutant("R17", "latest is for partitions that are added, too",
+           edit("src/ingest/partitions/start_offset.c", "partition->table.at_begin ?", "true ?"),
+           tests=[START + "test_latest_skips_nothing_of_partitions_that_are_added"]),
+    mutant("R17", "the beginning of the group is not noted",
+           edit("sql/queries/partitions/begin_topics.sql", "JOIN begun ON begun.entry = t.entry", "JOIN begun ON begun.entry = t.entry || t.entry"),
+           tests=[START + "test_latest_skips_what_is_there_when_a_topic_is_configured"]),
     # R18
     mutant("R18", "any group may use the schema",
            edit("src/store/schema/binding.c", "strcmp(their_cluster, cluster_id) == 0 && strcmp(their_group, group_id) == 0",

@@ -9,13 +9,13 @@ from test_operators import dead, value, waiting
 
 ROLES = ["inboxd_sidecar", "inboxd_handler", "inboxd_service", "inboxd_operator", "inboxd_reader"]
 TABLES = ["inbox_messages", "inbox_offsets", "inbox_instances", "inbox_rejects", "inbox_conflicts", "inbox_audit",
-          "inbox_binding", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic", "inbox_handlers", "inbox_consumers", "inbox_pauses",
+          "inbox_binding", "inbox_subscriptions", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic", "inbox_handlers", "inbox_consumers", "inbox_pauses",
           "messages", "dead_groups", "handlers", "consumers", "outbox", "outbox_relay", "events", "request_states"]
 ALL_TABLES = [*TABLES, "outboxevent", "requests"]
 READ = {(table, "SELECT") for table in TABLES}
 MAY = {
     "inboxd_sidecar": {(table, right) for table in TABLES[:3] for right in ("SELECT", "INSERT", "UPDATE")}
-                      | {(table, right) for table in ("inbox_rejects", "inbox_conflicts", "inbox_binding")
+                      | {(table, right) for table in ("inbox_rejects", "inbox_conflicts", "inbox_binding", "inbox_subscriptions")
                          for right in ("SELECT", "INSERT")}
                       | {("inbox_dead_topic", right) for right in ("SELECT", "INSERT", "UPDATE")}
                       | {(table, right) for table in ("inbox_handlers", "inbox_consumers")

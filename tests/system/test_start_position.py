@@ -5,6 +5,7 @@ import time
 import pytest
 
 from support.scripts import always, DONE
+from support.streams import Streams
 from support.wait import eventually
 
 
@@ -179,6 +180,54 @@ def test_auto_offset_reset_can_be_latest(start_inboxd, streams, topic, inbox):
     eventually(a_new_one_arrives, every=0.5)
     assert "old" not in {row["event_id"] for row in inbox.messages()}
     assert sidecar.is_running()
+
+
+@pytest.fixture
+def latest(start_inboxd, streams, make_topic, name, inbox):
+    """A running sidecar that skips what was there when its group began. A record in each new partition is older than it."""
+    topic = make_topic(1)
+    streams.events(topic, ["old"])
+    sidecar = start_inboxd(kafka={"topics": [f"^{name}\\.[0-9]+$", f"{name}.later"], "auto.offset.reset": "latest",
+                                  "topic.metadata.refresh.interval.ms": 1000})
+    eventually(lambda: inbox.offsets().get((topic, 0)) == 1)
+    return sidecar, topic
+
+
+def test_latest_skips_nothing_of_partitions_that_are_added(latest, kafka_server, inbox):
+    from confluent_kafka.admin import NewPartitions
+
+    sidecar, topic = latest
+    assert sidecar.stop() == 0
+    kafka_server.admin().create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    Streams(kafka_server).produce_many(topic, [{"value": b"{}", "headers": [("id", f"p{number}")], "partition": number % 3}
+                                                for number in range(15)])
+    sidecar.start()
+    inbox.wait_stored(15)
+
+
+def test_latest_skips_nothing_of_topics_that_appear_later(latest, streams, make_topic, name, inbox):
+    sidecar, _ = latest
+    for topic in (make_topic(1), f"{name}.later"):
+        if topic.endswith(".later"):
+            streams.create(topic, 1)
+        streams.events(topic, [f"{topic} {number}" for number in range(15)])
+    inbox.wait_stored(30)
+    assert sidecar.is_running()
+
+
+def test_latest_skips_what_is_there_when_a_topic_is_configured(latest, streams, name, inbox):
+    """Its first use is the beginning, also if no record could be stored then."""
+    sidecar, _ = latest
+    assert sidecar.stop() == 0
+    another = f"{name}.another"
+    streams.create(another, 1)
+    streams.events(another, ["older"])
+    sidecar.write_configuration({"kafka": {"topics": [another]}})
+    sidecar.start()
+    eventually(lambda: inbox.offsets().get((another, 0)) == 1)
+    streams.events(another, ["newer"])
+    inbox.wait_stored(1)
+    assert inbox.message("newer")
 
 
 def test_a_recreated_topic_is_read_from_its_start(stored, streams, topic, inbox):

@@ -18,4 +18,4 @@ FROM free
 WHERE o.topic = free.topic AND o.kafka_partition = free.kafka_partition
 RETURNING o.topic, o.kafka_partition, o.next_offset, o.epoch, o.last_offset, o.last_timestamp, o.forced,
           o.owner, o.last_digest, o.generation, o.generation_from,
-          CASE WHEN o.topic_ids_at = o.next_offset THEN o.topic_ids END
+          CASE WHEN o.topic_ids_at = o.next_offset THEN o.topic_ids END, o.at_begin

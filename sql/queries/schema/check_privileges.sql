@@ -29,6 +29,7 @@ FROM (VALUES
     ('inbox.inbox_consumers', 'SELECT'), ('inbox.inbox_consumers', 'INSERT'), ('inbox.inbox_consumers', 'UPDATE'),
     ('inbox.inbox_consumers', 'DELETE'),
     ('inbox.inbox_binding', 'SELECT'), ('inbox.inbox_binding', 'INSERT'),
+    ('inbox.inbox_subscriptions', 'SELECT'), ('inbox.inbox_subscriptions', 'INSERT'),
     ('inbox.outbox', 'SELECT'), ('inbox.outbox', 'UPDATE'), ('inbox.outbox', 'DELETE'),
     ('inbox.outbox_relay', 'SELECT'), ('inbox.outbox_relay', 'INSERT'), ('inbox.outbox_relay', 'UPDATE'),
     ('inbox.request_states', 'SELECT'),

@@ -83,7 +83,9 @@ static const char passed_on[] =
 	"it must decide them itself; the error gives the reason. They are: in `kafka`\n"
 	"`enable.auto.commit`, `enable.auto.offset.store`, `enable.partition.eof`,\n"
 	"`transactional.id` and callbacks, in `postgres` `application_name`,\n"
-	"`client_encoding` and `replication`. The default of `auto.offset.reset` is `earliest`.\n"
+	"`client_encoding` and `replication`. The default of `auto.offset.reset` is `earliest`. Another value counts for the\n"
+	"partitions that exist when an entry of `kafka.topics` is used for the first time. A partition that is added later, or a topic that appears\n"
+	"later, is read from its first record.\n"
 	"At a reload, changes of `kafka.sasl.username`, `kafka.sasl.password` and\n"
 	"`postgres.password` take effect when these values are read from files.\n";
 /* clang-format on */

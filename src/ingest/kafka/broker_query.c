@@ -74,6 +74,22 @@ char *broker_query_cluster_id(rd_kafka_t *kafka, int timeout_ms)
 	return id;
 }
 
+int broker_query_topics(
+	rd_kafka_t *kafka, int timeout_ms, topic_visit *visit, void *arg, struct err *err)
+{
+	const struct rd_kafka_metadata *metadata = NULL;
+	rd_kafka_resp_err_t code = rd_kafka_metadata(kafka, 1, NULL, &metadata, timeout_ms);
+	int r = 0;
+
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return err_set(err, FAULT_KAFKA, "the topics could not be read: %s",
+			rd_kafka_err2str(code));
+	for (int i = 0; r == 0 && i < metadata->topic_cnt; i++)
+		r = visit(arg, metadata->topics[i].topic, metadata->topics[i].partition_cnt, err);
+	rd_kafka_metadata_destroy(metadata);
+	return r;
+}
+
 bool broker_query_reaches_broker(rd_kafka_t *kafka, int timeout_ms)
 {
 	const struct rd_kafka_metadata *metadata = NULL;

@@ -36,6 +36,10 @@ int broker_commit_offsets(struct rd_kafka_s *kafka, const struct partition_offse
 
 /* The id of the cluster, malloc'ed; NULL when no broker sent it within timeout_ms. */
 char *broker_query_cluster_id(struct rd_kafka_s *kafka, int timeout_ms);
+/* Calls `visit` for each topic that a broker lists. FAULT_KAFKA: none answered within timeout_ms. */
+typedef int topic_visit(void *arg, const char *topic, int partitions, struct err *err);
+int broker_query_topics(
+	struct rd_kafka_s *kafka, int timeout_ms, topic_visit *visit, void *arg, struct err *err);
 /* Sends a metadata request to any broker. True when a broker answered; otherwise does what broker_bootstrap_again()
  * does. */
 bool broker_query_reaches_broker(struct rd_kafka_s *kafka, int timeout_ms);

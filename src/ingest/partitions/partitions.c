@@ -171,6 +171,7 @@ void partition_note_row(struct partition *partition, const struct watermark *row
 		.last = { row->last_offset, row->last_timestamp, row->last_digest },
 		.epoch = row->epoch,
 		.forced = row->forced,
+		.at_begin = row->at_begin,
 	};
 }
 

@@ -55,6 +55,7 @@ struct table_row {
 	struct last_record last;
 	int64_t epoch;
 	bool forced;
+	bool at_begin; /* it existed when the group began */
 };
 
 /* The position in Kafka's log. */

@@ -8,20 +8,24 @@
  * dispatch. If the group has already taken it away, the first two are useless, and the row stays ours.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "ingest/kafka/broker_query.h"
+#include "ingest/kafka/consumer_conf.h"
 #include "ingest/partitions/db_outage.h"
 #include "ingest/partitions/flow.h"
 #include "ingest/partitions/ownership.h"
+#include "ingest/partitions/start_offset_policy.h"
 #include "ingest/partitions/steps.h"
 #include "store/schema/binding.h"
 
 #define REVOKE_COMMIT_MS 2000
 #define CLUSTER_ID_MS    1000
+#define TOPICS_MS        3000
 #define RETRY_MS         1000
 
 /* An adopted partition is given up first, so that dispatch drops its messages and the acquisition
@@ -97,10 +101,74 @@ void rebalance_revoked(
 	log_info("partitions_revoked", LOG_INT("count", (int64_t)count), LOG_INT("lost", lost));
 }
 
+/* --- The beginning of the group ----------------------------------------------------------------- */
+
+/* Grows while the topics of the brokers are looked through. */
+struct beginning {
+	const struct strings *entries;
+	struct begun_topic *topics; /* their names are owned */
+	size_t count;
+};
+
+static int add_topic(void *arg, const char *topic, int partitions, struct err *err)
+{
+	struct beginning *beginning = arg;
+	const struct strings *entries = beginning->entries;
+	struct begun_topic *more;
+	char *name;
+	size_t i = 0;
+
+	while (i < entries->count && !topic_fits(entries->items[i], topic))
+		i++;
+	if (i == entries->count || partitions <= 0)
+		return 0;
+	more = realloc(beginning->topics, (beginning->count + 1) * sizeof(*more));
+	if (more == NULL)
+		return err_memory(err);
+	beginning->topics = more;
+	name = strdup(topic);
+	if (name == NULL)
+		return err_memory(err);
+	more[beginning->count++] = (struct begun_topic){ entries->items[i], name, partitions };
+	return 0;
+}
+
+static void beginning_fini(struct beginning *beginning)
+{
+	for (size_t i = 0; i < beginning->count; i++)
+		free(beginning->topics[i].topic);
+	free(beginning->topics);
+}
+
+/*
+ * With `auto.offset.reset: latest` the records are skipped that were there when the group began. A partition that is
+ * added later, or a topic that appears later, is read from its first record: producers may write to it before a sidecar
+ * has heard of it. Kafka does not tell when a partition was made, so the first use of an entry of kafka.topics notes
+ * which ones exist. With `earliest` nothing depends on it.
+ */
+static int begin_group(struct ingest *ingest, struct err *err)
+{
+	const struct config *config = ingest->options.config;
+	CLEANUP(beginning_fini) struct beginning beginning = { .entries = &config->kafka_topics };
+	struct begun_topics begun = { .entries = (const char *const *)config->kafka_topics.items,
+		.entry_count = config->kafka_topics.count };
+	int r;
+
+	if (start_offset_policy(consumer_conf_value(config, "auto.offset.reset", "")) ==
+		RESET_EARLIEST)
+		return 0;
+	r = broker_query_topics(
+		consumer_handle(ingest->consumer), TOPICS_MS, add_topic, &beginning, err);
+	begun.topics = beginning.topics;
+	begun.count = beginning.count;
+	return r == 0 ? watermarks_begin(ingest->writer, &begun, err) : r;
+}
+
 static bool bind_schema(struct ingest *ingest)
 {
 	CLEANUP(freep) char *cluster = NULL;
 	struct err err = ERR_INIT;
+	int r;
 
 	if (ingest->binding.done)
 		return true;
@@ -110,12 +178,15 @@ static bool bind_schema(struct ingest *ingest)
 	ingest->binding.retry_at_ms = clock_now_ms() + RETRY_MS;
 	if (cluster == NULL)
 		return false;
-	if (schema_bind(ingest->db, cluster, consumer_group(ingest->consumer), &err) < 0) {
-		db_outage_begin(ingest, &err);
+	r = schema_bind(ingest->db, cluster, consumer_group(ingest->consumer), &err);
+	if (r == 0)
+		r = begin_group(ingest, &err);
+	if (r == FAULT_KAFKA) /* as without the cluster's id: tried again */
 		return false;
-	}
-	ingest->binding.done = true;
-	return true;
+	if (r < 0)
+		db_outage_begin(ingest, &err);
+	ingest->binding.done = r == 0;
+	return ingest->binding.done;
 }
 
 /* True when Kafka still assigns a partition whose row names another instance after a whole lease.

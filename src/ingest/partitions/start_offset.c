@@ -151,6 +151,7 @@ static struct start_offset_facts facts_of(const struct ingest *ingest,
 {
 	int64_t group = answers->group[i].offset;
 	bool watermark_only = partition->start.watermark_only || partition->start.from_next;
+	const char *reset = consumer_conf_value(ingest->options.config, "auto.offset.reset", "");
 
 	return (struct start_offset_facts){
 		.watermark =
@@ -163,8 +164,8 @@ static struct start_offset_facts facts_of(const struct ingest *ingest,
 		.last_digest = partition->table.last.digest.known,
 		.watermark_only = watermark_only,
 		.recreated = partition->start.recreated,
-		.reset = start_offset_policy(
-			consumer_conf_value(ingest->options.config, "auto.offset.reset", "")),
+		/* of a partition that did not exist when the group began, nothing was there to skip */
+		.reset = partition->table.at_begin ? start_offset_policy(reset) : RESET_EARLIEST,
 	};
 }
 

@@ -112,12 +112,15 @@ static bool matches(const char *expression, const char *topic)
 	return found;
 }
 
+bool topic_fits(const char *entry, const char *topic)
+{
+	return entry[0] == '^' ? matches(entry, topic) : strcmp(entry, topic) == 0;
+}
+
 bool consumer_wants_topic(const struct consumer *consumer, const char *topic)
 {
 	for (size_t i = 0; i < consumer->topics.count; i++) {
-		const char *pattern = consumer->topics.items[i];
-
-		if (pattern[0] == '^' ? matches(pattern, topic) : strcmp(pattern, topic) == 0)
+		if (topic_fits(consumer->topics.items[i], topic))
 			return true;
 	}
 	return consumer->topics.count == 0;

@@ -53,4 +53,8 @@ bool consumer_wants_type(const struct consumer *consumer, const char *type);
 /* True when both have the same topics, types and ordering. */
 bool consumer_equals(const struct consumer *a, const struct consumer *b);
 
+/* True if an entry of kafka.topics or of a consumer's topics means this topic: its name, or a regular expression that
+ * begins with ^. */
+bool topic_fits(const char *entry, const char *topic);
+
 #endif

@@ -52,6 +52,7 @@ static int read_watermark(
 		.forced = rows_bool(rows, row, 6),
 		.mine = rows_int(rows, row, 7) == writer->instance,
 		.log = { (int32_t)rows_int(rows, row, 9), rows_int(rows, row, 10), "" },
+		.at_begin = rows_bool(rows, row, 12),
 	};
 	if (!rows_is_null(rows, row, 11))
 		(void)snprintf(out->log.ids, sizeof(out->log.ids), "%s", rows_text(rows, row, 11));
@@ -121,6 +122,27 @@ static int take_by(
 	if (r == 0)
 		r = commit_known(writer->db, err);
 	return r != 0 ? r : read_watermarks(writer, rows, out, err);
+}
+
+int watermarks_begin(struct batch_writer *writer, const struct begun_topics *begun, struct err *err)
+{
+	struct params *params = &writer->params;
+	int entries, entry, topic, partitions;
+
+	params_reset(params);
+	entries = params_array(params, ARRAY_TEXT);
+	entry = params_array(params, ARRAY_TEXT);
+	topic = params_array(params, ARRAY_TEXT);
+	partitions = params_array(params, ARRAY_INT);
+	for (size_t i = 0; i < begun->entry_count; i++)
+		array_text(params, entries, begun->entries[i]);
+	for (size_t i = 0; i < begun->count; i++) {
+		array_text(params, entry, begun->topics[i].entry);
+		array_text(params, topic, begun->topics[i].topic);
+		array_int(params, partitions, begun->topics[i].partitions);
+	}
+	params_text(params, ordering_name(writer->ordering));
+	return db_run(writer->db, QUERY_BEGIN_TOPICS, params, NULL, err);
 }
 
 /* Creates missing rows first, in the same transaction, because only an existing row can be locked

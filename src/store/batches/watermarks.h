@@ -20,14 +20,32 @@ struct watermark {
 	int64_t last_timestamp; /* ms; -1: none */
 	struct log_digest last_digest;
 	struct topic_log log;
-	bool forced; /* inbox.seek() was called: the watermark alone decides the start offset */
-	bool mine;   /* the owner is this instance */
+	bool at_begin; /* it existed when the group began, see watermarks_begin() */
+	bool forced;   /* inbox.seek() was called: the watermark alone decides the start offset */
+	bool mine;     /* the owner is this instance */
 };
 struct watermarks {
 	struct watermark *items;
 	size_t count;
 };
 void watermarks_free(struct watermarks *list);
+
+/* The entries of kafka.topics, and the topics that they match now. All borrowed. */
+struct begun_topic {
+	const char *entry;
+	char *topic;
+	int32_t partitions;
+};
+struct begun_topics {
+	const char *const *entries;
+	size_t entry_count;
+	const struct begun_topic *topics;
+	size_t count;
+};
+/* Call it before the first partition is taken. For each entry that no sidecar has used before, makes the rows of its
+ * partitions with `at_begin`. The row of a partition that is created later does not have it. */
+int watermarks_begin(
+	struct batch_writer *writer, const struct begun_topics *begun, struct err *err);
 
 /* Acquires partitions that Kafka assigned: sets the owner to this instance and raises the epoch,
  * whoever the owner was (rule R6). WRITER_FENCED: the lease of this instance is gone. A partition
