@@ -122,6 +122,17 @@ static void check_stored(const struct health_view *view, struct buf *detail)
 			seconds(view->now_ms - last_ms));
 }
 
+/* The other partitions continue, so stored_ms does not show it. */
+static void check_stalled(const struct health_view *view, struct buf *detail)
+{
+	long long stalled = (long long)view->health->stalled;
+
+	if (!view->health->stopping && stalled > 0)
+		buf_addf(detail,
+			"%lld partition%s cannot be read further: see partition_stalled in the log",
+			stalled, stalled == 1 ? "" : "s");
+}
+
 /* A restart helps a loop that hangs, and nothing else. */
 static const struct check alive_checks[] = {
 	{ "ingest", check_ingest },
@@ -137,6 +148,7 @@ static const struct check ready_checks[] = {
 	{ "progress", check_ingest },
 	{ "progress", check_dispatch },
 	{ "progress", check_stored },
+	{ "progress", check_stalled },
 };
 
 /* Appends the failures as elements of a JSON array; nothing when all checks pass. */

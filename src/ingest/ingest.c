@@ -33,6 +33,7 @@
 #define FINAL_COMMIT_MS   2000
 #define FINAL_HANDOVER_MS 1000
 #define LOG_EVERY_MS      10000
+#define FETCH_LOG_MS      60000
 /* ingest.batch_wait is divided by this: the maximum wait for one more record */
 #define GAPS              5
 /* batches are sent one behind the other for so long; then the other steps run */
@@ -115,6 +116,9 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 		metrics_get(options->metrics, METER_INGEST_BATCH, NULL, NULL);
 	ingest->observer.paused =
 		metrics_get(options->metrics, METER_PARTITIONS_PAUSED, NULL, NULL);
+	ingest->observer.stalled =
+		metrics_get(options->metrics, METER_PARTITIONS_STALLED, NULL, NULL);
+	ingest->observer.fetch.limit = (struct fault_log_limit)LIMIT_INIT(1, FETCH_LOG_MS);
 	ingest->outage.reconnects = metrics_get(options->metrics, METER_PG_RECONNECTS, NULL, NULL);
 	handover_queue_init(&ingest->handovers);
 	STAILQ_INIT(&ingest->acquisitions.list);
@@ -129,6 +133,7 @@ int ingest_new(struct ingest **out, const struct ingest_options *options, struct
 		.assigned = on_assigned,
 		.revoked = on_revoked,
 		.not_committed = commit_offsets_failed,
+		.fetch_failed = observe_fetch_failed,
 		.broker_failed = observe_broker_failed,
 		.fatal = on_fatal,
 		.arg = ingest,

@@ -16,9 +16,12 @@
 
 #include "base/log.h"
 #include "base/time/clock.h"
+#include "ingest/batch/collect.h"
 #include "ingest/batch/store_batch.h"
+#include "ingest/handover_queue.h"
 #include "ingest/kafka/broker_query.h"
 #include "ingest/kafka/commands/topic_retention.h"
+#include "ingest/partitions/steps.h"
 #include "report/meters.h"
 
 #define OBSERVE_EVERY_MS 2000
@@ -28,6 +31,10 @@
 /* the first request may have gone to the broker that has just failed, or to a slow one */
 #define UNANSWERED       2
 #define LOST_BROKER_MS   60000
+#define STALL_MS         30000
+/* when librdkafka reports that fetches fail */
+#define FAULT_STALL_MS   5000
+#define FETCH_FAULT_MS   60000 /* librdkafka repeats it after 30 s */
 
 /* --- Brokers ----------------------------------------------------------------------------------- */
 
@@ -209,6 +216,156 @@ static void show_paused(struct ingest *ingest)
 	metric_set(ingest->observer.paused, (double)count);
 }
 
+/* --- Partitions that stand still --------------------------------------------------------------- */
+
+void observe_fetch_failed(void *arg, const struct fetch_fault *fault)
+{
+	struct ingest *ingest = arg;
+	struct fetch_faults *fetch = &ingest->observer.fetch;
+	int64_t held = 0;
+
+	fetch->at_ms = clock_now_ms();
+	if (fault->topic == NULL)
+		fetch->refused_ms = fetch->at_ms;
+	(void)snprintf(fetch->error, sizeof(fetch->error), "%s: %s", fault->code, fault->error);
+	if (fault_log_limit_pass(&fetch->limit, fetch->at_ms, &held))
+		log_warn("fetch_failed", LOG_STR("topic", fault->topic),
+			LOG_INT("partition", fault->partition), LOG_STR("code", fault->code),
+			LOG_STR("error", fault->error), LOG_INT("held_back", held),
+			LOG_STR("next", "librdkafka fetches it again; a partition that does not "
+					"get past it is reported as stalled"));
+}
+
+static bool fails(int64_t fault_ms, int64_t now_ms)
+{
+	return fault_ms != 0 && now_ms - fault_ms < FETCH_FAULT_MS;
+}
+
+static void moves(struct partition *partition)
+{
+	if (partition->fetching.stalled && partition->fetching.seen_next != partition->read.next)
+		log_info("partition_continues", LOG_STR("topic", partition->topic),
+			LOG_INT("partition", partition->partition),
+			LOG_INT("offset", partition->read.next));
+	partition->fetching.behind_ms = 0;
+	partition->fetching.stalled = false;
+}
+
+/* A record that does not fit into receive.message.max.bytes, or a batch that grows beyond it or is damaged, has the same offset
+ * in each fetch, so nothing behind it comes either. */
+static void stands(struct ingest *ingest, struct partition *partition, int64_t now_ms)
+{
+	struct fetching *fetching = &partition->fetching;
+	bool failing = fails(ingest->observer.fetch.at_ms, now_ms);
+
+	if (fetching->behind_ms == 0)
+		fetching->behind_ms = now_ms;
+	if (fetching->stalled ||
+		now_ms - fetching->behind_ms < (failing ? FAULT_STALL_MS : STALL_MS))
+		return;
+	fetching->stalled = true;
+	log_error("partition_stalled", LOG_STR("topic", partition->topic),
+		LOG_INT("partition", partition->partition), LOG_INT("offset", partition->read.next),
+		LOG_INT("log_ends", fetching->end), LOG_INT("for_ms", now_ms - fetching->behind_ms),
+		LOG_STR("error", failing ? ingest->observer.fetch.error : "none is reported"),
+		LOG_STR("next", "the partition waits at this offset: raise "
+				"kafka.receive.message.max.bytes if the error is about a size, or "
+				"skip the batch with `inboxd seek`"));
+}
+
+/* The partitions that may have records which do not come. librdkafka's end of the log includes open transactions, so it
+ * is only a reason to ask. */
+static void mark_still(struct ingest *ingest, int64_t now_ms)
+{
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+		struct fetching *fetching = &partition->fetching;
+
+		partition->due = false;
+		if (partition->state != PARTITION_READING || !partition->flowing) {
+			fetching->behind_ms = 0;
+			continue;
+		}
+		if (fetching->seen_next == partition->read.next)
+			partition->due = fetching->behind_ms != 0 ||
+					 fails(ingest->observer.fetch.at_ms, now_ms) ||
+					 broker_query_high(consumer_handle(ingest->consumer),
+						 partition->topic,
+						 partition->partition) > partition->read.next;
+		if (!partition->due)
+			moves(partition);
+		fetching->seen_next = partition->read.next;
+	}
+}
+
+static void show_stalled(struct ingest *ingest)
+{
+	int64_t count = 0;
+
+	for (size_t i = 0; i < ingest->partitions.count; i++)
+		count += ingest->partitions.items[i]->fetching.stalled;
+	metric_set(ingest->observer.stalled, (double)count);
+	atomic_store(&ingest->options.health->stalled, count);
+}
+
+static void ask_ends(struct ingest *ingest, int64_t now_ms)
+{
+	const struct log_query query = { BROKER_LOG_END, ENDS_WAIT_MS };
+	size_t count = 0;
+	struct partition_offset *items =
+		partitions_select(&ingest->partitions, partition_is_due, &count);
+
+	if (count == 0 || now_ms < ingest->observer.stalls_at_ms)
+		return;
+	(void)broker_query_log(consumer_handle(ingest->consumer), query, items, count, NULL);
+	ingest->observer.stalls_at_ms =
+		clock_now_ms() + (fails(ingest->observer.fetch.at_ms, now_ms) ? 0 : ENDS_EVERY_MS);
+	for (size_t i = 0; i < count; i++) {
+		struct partition *partition =
+			partitions_find(&ingest->partitions, items[i].topic, items[i].partition);
+
+		if (items[i].error != NULL || items[i].offset < 0)
+			continue;
+		partition->fetching.end = items[i].offset;
+		if (items[i].offset <= partition->read.next)
+			moves(partition);
+	}
+}
+
+/* If a response is refused as a whole, librdkafka connects again and fetches the same, so that a request for the ends is
+ * lost on this connection. Then the start offset is decided anew, while the partition is not fetched. */
+static void recheck_once(struct ingest *ingest, struct partition *partition, int64_t now_ms)
+{
+	if (now_ms - partition->fetching.rechecked_ms < FETCH_FAULT_MS)
+		return;
+	partition->fetching.rechecked_ms = now_ms;
+	flow_recheck(ingest, partition);
+}
+
+/* While inboxd itself takes no records, no partition stands still for Kafka's sake. */
+static void find_stalled(struct ingest *ingest, int64_t now_ms)
+{
+	bool refused = fails(ingest->observer.fetch.refused_ms, now_ms);
+
+	if (ingest->stops != 0 || ingest->outage.down || collect_is_full(ingest) ||
+		!handover_queue_is_empty(ingest))
+		return;
+	mark_still(ingest, now_ms);
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		if (!partition->due)
+			continue;
+		partition->due = !refused && partition->fetching.end <= partition->read.next;
+		if (partition->fetching.end > partition->read.next)
+			stands(ingest, partition, now_ms);
+		else if (refused)
+			recheck_once(ingest, partition, now_ms);
+	}
+	ask_ends(ingest, now_ms);
+	show_stalled(ingest);
+}
+
 /* --- A round ----------------------------------------------------------------------------------- */
 
 void observe_step(struct ingest *ingest)
@@ -223,6 +380,7 @@ void observe_step(struct ingest *ingest)
 		return;
 	ingest->observer.at_ms = now_ms + OBSERVE_EVERY_MS;
 	show_lags(ingest);
+	find_stalled(ingest, now_ms);
 	consumer_refresh_credentials(ingest->consumer, ingest->options.config);
 	topic_retention_poll(&ingest->observer.retention, ingest->options.config);
 	check_brokers(ingest);

@@ -11,6 +11,8 @@
 void observe_step(struct ingest *ingest);
 /* The next step is due at once: a broker was reachable just now, so that a doubt can be resolved. */
 void observe_soon(struct ingest *ingest);
+/* Event of the consumer: a fetch failed at an offset. */
+void observe_fetch_failed(void *arg, const struct fetch_fault *fault);
 /* Event of the consumer: a broker failed, or librdkafka reports that none is left. */
 void observe_broker_failed(void *arg, const struct broker_fault *fault);
 

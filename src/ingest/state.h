@@ -153,6 +153,14 @@ struct lost_broker {
 	char error[256]; /* of the last fault; "" = none */
 };
 
+/* observe.c: the last fetch that failed at an offset. */
+struct fetch_faults {
+	struct fault_log_limit limit;
+	int64_t at_ms;      /* 0 = never */
+	int64_t refused_ms; /* a response was refused as a whole */
+	char error[256];
+};
+
 struct observer {
 	int64_t at_ms;      /* next update of lag, credentials and broker state */
 	int64_t ends_at_ms; /* next request for the ends of paused partitions */
@@ -161,6 +169,9 @@ struct observer {
 	struct lost_broker lost;            /* what librdkafka reported last */
 	struct rd_kafka_queue_s *retention; /* see topic_retention.h; NULL = answered */
 	struct metric *paused;
+	struct fetch_faults fetch;
+	int64_t stalls_at_ms; /* the next request for the ends of partitions that do not move */
+	struct metric *stalled;
 };
 
 struct ingest {

@@ -92,6 +92,8 @@ const struct metric_family meters[METER_COUNT] = {
 		"Records in the partition that are not in the inbox yet.", "topic", "partition"),
 	[METER_PARTITIONS_PAUSED] = GAUGE("inboxd_partitions_paused",
 		"Assigned partitions that are not read now, for want of room or of the database."),
+	[METER_PARTITIONS_STALLED] = GAUGE("inboxd_partitions_stalled",
+		"Partitions that stand still at an offset that cannot be fetched."),
 	[METER_RESCUED] = COUNTER("inboxd_rescued_total",
 		"Messages returned to waiting from sidecars that died or from lost statements."),
 	[METER_CLAIM_LOST] = COUNTER("inboxd_claim_lost_total",

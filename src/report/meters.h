@@ -32,6 +32,7 @@ enum meter {
 	METER_CLAIMED_BYTES,
 	METER_KAFKA_LAG, /* {topic,partition} */
 	METER_PARTITIONS_PAUSED,
+	METER_PARTITIONS_STALLED,
 	METER_RESCUED,
 	METER_CLAIM_LOST,
 	METER_PG_ERRORS, /* {class}: the kind of class, see store/pg/pg_error_class.h */

@@ -17,7 +17,7 @@ COUNTERS = """messages_received_total duplicates_total conflicts_total rejects_t
     deliveries_total rescued_total claim_lost_total pg_errors_total pg_reconnects_total purged_total
     payloads_dropped_total topic_recreated_total offset_gaps_total""".split()
 GAUGES = """in_flight handlers_connected waiting dead unrouted oldest_waiting_seconds kafka_lag
-    partitions_paused oldest_xmin_seconds build_info""".split()
+    partitions_paused partitions_stalled oldest_xmin_seconds build_info""".split()
 HISTOGRAMS = """ingest_batch_seconds claim_seconds settle_seconds handler_seconds
     end_to_end_seconds""".split()
 

@@ -134,7 +134,10 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 		return;
 	}
 	advice = tls_errors_advice(&consumer->trust, error, reason);
-	if (kind < 0)
+	if (error == RD_KAFKA_RESP_ERR__BAD_MSG)
+		consumer->events.fetch_failed(consumer->events.arg,
+			&(struct fetch_fault){ NULL, -1, rd_kafka_err2name(error), reason });
+	else if (kind < 0)
 		log_error_code(error, reason);
 	else
 		consumer->events.broker_failed(consumer->events.arg,
@@ -442,6 +445,22 @@ static void keep_fetching(struct consumer *consumer, const rd_kafka_message_t *r
 	rd_kafka_topic_partition_list_destroy(list);
 }
 
+/* An error with an offset comes from a fetch; the others are of a whole topic. */
+static void report_error(struct consumer *consumer, const rd_kafka_message_t *message)
+{
+	if (message->err == RD_KAFKA_RESP_ERR__FATAL) {
+		report_fatal(consumer);
+		return;
+	}
+	if (message->rkt == NULL || message->offset < 0) {
+		log_error_code(message->err, rd_kafka_message_errstr(message));
+		return;
+	}
+	consumer->events.fetch_failed(consumer->events.arg,
+		&(struct fetch_fault){ rd_kafka_topic_name(message->rkt), message->partition,
+			rd_kafka_err2name(message->err), rd_kafka_message_errstr(message) });
+}
+
 int consumer_poll(
 	struct consumer *consumer, int timeout_ms, const struct record **out, struct err *err)
 {
@@ -456,10 +475,7 @@ int consumer_poll(
 		return CONSUMER_NOTHING;
 	is_end = message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
 	if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR && !is_end) {
-		if (message->err == RD_KAFKA_RESP_ERR__FATAL)
-			report_fatal(consumer);
-		else
-			log_error_code(message->err, rd_kafka_message_errstr(message));
+		report_error(consumer, message);
 		rd_kafka_message_destroy(message);
 		return CONSUMER_NOTHING;
 	}

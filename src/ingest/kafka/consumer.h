@@ -32,6 +32,14 @@ struct broker_fault {
 	const char *next;  /* static */
 };
 
+/* What is at an offset could not be fetched, and librdkafka fetches it again. */
+struct fetch_fault {
+	const char *topic; /* borrowed; NULL = the response of a broker was refused as a whole */
+	int32_t partition;
+	const char *code;  /* librdkafka's name of it */
+	const char *error; /* borrowed */
+};
+
 /* Called from consumer_poll() and consumer_close(). The items are borrowed. */
 struct consumer_events {
 	void (*assigned)(void *arg, const struct partition_offset *items, size_t count);
@@ -39,6 +47,8 @@ struct consumer_events {
 	void (*revoked)(void *arg, const struct partition_offset *items, size_t count, bool lost);
 	/* An asynchronous commit failed for this partition. */
 	void (*not_committed)(void *arg, const struct partition_offset *item);
+	/* The receiver logs it. */
+	void (*fetch_failed)(void *arg, const struct fetch_fault *fault);
 	/* A broker failed, or librdkafka reports that none is left. The receiver logs it. */
 	void (*broker_failed)(void *arg, const struct broker_fault *fault);
 	/* librdkafka cannot continue, or there was no memory for an event. */

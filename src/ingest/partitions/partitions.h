@@ -89,6 +89,15 @@ struct group_offsets {
 	int64_t committed; /* sent last; -1 = nothing yet */
 };
 
+/* observe.c: whether records come. */
+struct fetching {
+	int64_t seen_next; /* read.next at the last look */
+	int64_t end;       /* of the log, when a broker was asked last */
+	int64_t rechecked_ms;
+	int64_t behind_ms; /* since when the log has records that do not come; 0 = it has none */
+	bool stalled;      /* for too long; it is logged */
+};
+
 /* A consumer with its stream of a partition. */
 struct audience_member {
 	size_t stream;                   /* index in the admission */
@@ -126,6 +135,7 @@ struct partition {
 	char topic_id[TOPIC_ID_BYTES]; /* what a broker sent last; "" = none */
 	/* since when it does not flow, and its topic may have been created again; 0 = that was excluded */
 	int64_t stopped_ms;
+	struct fetching fetching;
 	struct start_hints start;
 	struct pending_update update;
 	struct group_offsets offsets;

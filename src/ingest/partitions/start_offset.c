@@ -244,6 +244,7 @@ static void apply(
 	partition->start.from_next = false;
 	partition->start.recreated = false;
 	partition->stopped_ms = 0;
+	partition->fetching.end = decision->facts.high;
 	partition->state = PARTITION_READING;
 }
 
