@@ -29,7 +29,7 @@ MUTANTS = [
            edit(OF_QUEUES, "(queue->in_flight[MESSAGES] == 0 ||", "(queue->in_flight[MESSAGES] < SIZE_MAX ||"),
            tests=[QUEUES + "large_deliveries_leave_bytes_to_the_others"]),
     mutant("R31", "a client that only pokes keeps its place",
-           edit("src/dispatch/sessions/listener.c", "|| end_silent(sessions))", "|| (sessions->most == 0 && end_silent(sessions)))"),
+           edit("src/dispatch/sessions/listener.c", "(allowed && end_silent(sessions))", "(!allowed && end_silent(sessions))"),
            tests=[SHARES + "test_a_handler_can_connect_while_clients_that_only_poke_have_all_places"]),
     mutant("R31", "a handler may have all connections",
            edit("src/dispatch/sessions/hello.c", "sessions->count <= few ||", "sessions->count > 0 ||"),

@@ -343,8 +343,13 @@ static struct session *session_new(struct sessions *sessions, evutil_socket_t fd
 	return session;
 }
 
-/* Ends the connection without a hello that has been silent for longest, so that another one can connect. One that only
- * pokes connects again when it has something to say. False: there is none. */
+static int64_t silent_since(const struct session *session)
+{
+	return session->connection.closing ? 0 : session->connected_ms;
+}
+
+/* Ends the connection without a hello that has been silent for longest, so that another one can connect; first one that is
+ * closing. One that only pokes connects again when it has something to say. False: there is none. */
 static bool end_silent(struct sessions *sessions)
 {
 	struct session *session;
@@ -352,7 +357,7 @@ static bool end_silent(struct sessions *sessions)
 
 	TAILQ_FOREACH (session, &sessions->list, link) {
 		if (session->connection.group == NULL && !session->for_requests &&
-			(silent == NULL || session->connected_ms < silent->connected_ms))
+			(silent == NULL || silent_since(session) < silent_since(silent)))
 			silent = session;
 	}
 	if (silent == NULL)
@@ -375,7 +380,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 	(void)listener;
 	(void)address;
 	(void)length;
-	if (sessions->count < sessions->most || end_silent(sessions))
+	if (sessions->count < sessions->most || (allowed && end_silent(sessions)))
 		session = session_new(sessions, fd);
 	if (session == NULL) {
 		log_warn("connection_refused", LOG_STR("why", "too many connections or no memory"),
