@@ -140,3 +140,15 @@ def test_a_main_thread_that_hangs_ends_the_process(make_inboxd):
     one.wait_hit("before_reload")
     one.sidecar.signal(signal.SIGTERM)
     assert one.sidecar.wait(20) == 0
+
+
+def test_a_command_that_does_not_start_delays_no_other(inboxd, bridge, streams, topic, inbox, tmp_path):
+    """`inboxd exec`, and a file system that does not respond to execve(2)."""
+    faults = tmp_path / "faults"
+    faults.write_text("before_exec hold *\n")
+    bridge(inboxd, "exec", "--jobs", 3, "--", "true", env={"INBOXD_FAULTPOINTS": str(faults)})
+    streams.events(topic, ["a", "b", "c"])
+    hits = tmp_path / "faults.hits"
+    eventually(lambda: hits.exists() and len(hits.read_text().split()) == 6, 8, what="three starts at a time")
+    faults.unlink()
+    inbox.wait_processed(3)

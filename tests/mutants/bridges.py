@@ -3,6 +3,10 @@
 from mutants.mutant import edit, mutant
 
 MUTANTS = [
+    mutant("R30", "exec waits for the start of each command",
+           edit("src/bridge/exec/process.c", "\t(void)setpgid(process->pid, process->pid);\n",
+                "\t(void)setpgid(process->pid, process->pid);\n\t(void)poll(&(struct pollfd){ .fd = process->report, .events = POLLIN }, 1, 10000);\n"),
+           tests=["faults/test_stalls.py::test_a_command_that_does_not_start_delays_no_other"]),
     mutant("R30", "a deadline is compared with the clock of the host",
            edit("src/bridge/intake.c", "left_ms = inbox_delivery_left_ms(delivery);", "left_ms = inbox_delivery_deadline_ms(delivery) - clock_wall_ms();"),
            tests=["faults/test_instances.py::test_exec_does_not_compare_its_clock_with_a_deadline"]),

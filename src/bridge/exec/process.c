@@ -1,5 +1,6 @@
 /*
- * See process.h. The child reports a failed execve(2) through a pipe that a successful one closes. Between fork(2) and
+ * See process.h. The child reports a failed execve(2) through a pipe that a successful one closes. Nobody waits for that,
+ * because execve(2) can hang if a file system does not respond. Between fork(2) and
  * execve(2) it uses only async-signal-safe functions, and execvpe(3), which uses only the environment and its stack.
  */
 #include "bridge/exec/process.h"
@@ -13,17 +14,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/faultpoint.h"
 #include "base/log.h"
 #include "base/log_output.h"
 #include "base/time/clock.h"
 
 enum {
 	READ_BYTES = 65536,
+	START_MS = 10000, /* for execve(2) */
 	READS_MAX =
 		64, /* in a row, so that one command that writes without a pause does not stop the others */
-	START_WAIT_MS = 10000, /* for execve(2), which can hang if a file system does not respond */
-	KILL_WAIT_MS = 1000,   /* for a process that was killed before it started */
-	PAUSE_NS = 2000000,    /* between two looks at a process that was killed */
+	PAUSE_NS = 2000000, /* between two looks at a process that was killed */
 };
 
 /* The ends of the pipes that the child gets, and the pipe on which it reports. */
@@ -43,7 +44,7 @@ static void close_fd(int *fd)
 
 void process_init(struct process *process, size_t output_max)
 {
-	*process = (struct process){ .in = -1, .out = -1, .err = -1 };
+	*process = (struct process){ .in = -1, .out = -1, .err = -1, .report = -1 };
 	process->output.limit = output_max;
 	last_line_reset(&process->last_line);
 }
@@ -53,6 +54,7 @@ static void close_pipes(struct process *process)
 	close_fd(&process->in);
 	close_fd(&process->out);
 	close_fd(&process->err);
+	close_fd(&process->report);
 }
 
 /* A killed process can still be in a system call that does not end, for example because a file system does not respond. Such a
@@ -95,6 +97,7 @@ static void run_child(
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1); /* inboxd has ended before the line above */
+	FAULT_POINT("before_exec");
 	if (dup2(ends->in, STDIN_FILENO) >= 0 && dup2(ends->out, STDOUT_FILENO) >= 0 &&
 		dup2(ends->err, STDERR_FILENO) >= 0) {
 		(void)sigaction(SIGPIPE, &standard, NULL);
@@ -120,49 +123,42 @@ static bool open_pipe(int *ours, int *theirs, bool writes)
 	return fcntl(*ours, F_SETFL, O_NONBLOCK) == 0;
 }
 
-/* The error with which the program did not start; 0: it did. */
-static int start_error(int report)
-{
-	struct pollfd fd = { .fd = report, .events = POLLIN };
-	int error = 0;
-	int r;
-
-	do {
-		r = poll(&fd, 1, START_WAIT_MS);
-	} while (r < 0 && errno == EINTR);
-	if (r == 0)
-		return ETIMEDOUT;
-	return read(report, &error, sizeof(error)) == (ssize_t)sizeof(error) ? error : 0;
-}
-
 /* Returns an errno. The child's ends are open afterwards also if it fails. */
 static int fork_child(struct process *process, struct child_ends *ends, char *const *command,
 	char *const *environment)
 {
 	const pid_t parent = getpid();
-	int report = -1;
-	int error = 0;
 
 	if (!open_pipe(&process->in, &ends->in, true) ||
 		!open_pipe(&process->out, &ends->out, false) ||
 		!open_pipe(&process->err, &ends->err, false) ||
-		!open_pipe(&report, &ends->report, false)) {
-		error = errno;
-		close_fd(&report);
-		return error;
-	}
+		!open_pipe(&process->report, &ends->report, false))
+		return errno;
 	process->pid = fork();
 	if (process->pid == 0)
 		run_child(ends, parent, command, environment);
 	if (process->pid < 0) {
-		error = errno;
 		process->pid = 0;
+		return errno;
 	}
-	close_fd(&ends->report);
-	if (process->pid != 0)
-		error = start_error(report);
-	close_fd(&report);
-	return error;
+	/* The child does the same. A kill of the group must find it, whichever of them is first. */
+	(void)setpgid(process->pid, process->pid);
+	return 0;
+}
+
+/* Closes the pipe when the child has said whether the program has started. */
+static void read_report(struct process *process)
+{
+	int error = 0;
+	ssize_t n;
+
+	if (process->report < 0)
+		return;
+	n = read(process->report, &error, sizeof(error));
+	if (n == (ssize_t)sizeof(error))
+		process->start_error = error;
+	if (n >= 0)
+		close_fd(&process->report);
 }
 
 int process_start(
@@ -175,6 +171,8 @@ int process_start(
 	process->overflow = false;
 	process->input_open = true;
 	process->sent = 0;
+	process->start_error = 0;
+	process->start_by_ms = clock_now_ms() + START_MS;
 	buf_reset(&process->input);
 	buf_reset(&process->output);
 	last_line_reset(&process->last_line);
@@ -185,13 +183,14 @@ int process_start(
 	close_fd(&ends.report);
 	if (error == 0)
 		return 0;
-	if (process->pid != 0) {
-		(void)kill(process->pid, SIGKILL);
-		wait_for_end(process->pid, clock_now_ms() + KILL_WAIT_MS);
-		process->pid = 0;
-	}
 	close_pipes(process);
 	return err_set(err, FAULT_INTERNAL, "cannot start %s: %s", command[0], strerror(error));
+}
+
+bool process_start_hangs(const struct process *process)
+{
+	return process->pid != 0 && !process->killed && process->report >= 0 &&
+	       clock_now_ms() >= process->start_by_ms;
 }
 
 /* --- Pipes ------------------------------------------------------------------------------------- */
@@ -237,6 +236,7 @@ void process_prepare(const struct process *process, struct pollfd fds[PROCESS_FD
 	fds[0] = (struct pollfd){ .fd = sending ? process->in : -1, .events = POLLOUT };
 	fds[1] = (struct pollfd){ .fd = process->out, .events = POLLIN };
 	fds[2] = (struct pollfd){ .fd = process_is_heard() ? process->err : -1, .events = POLLIN };
+	fds[3] = (struct pollfd){ .fd = process->report, .events = POLLIN };
 }
 
 /* A command need not read its whole input. */
@@ -303,6 +303,7 @@ static void receive(
 
 void process_exchange(struct process *process)
 {
+	read_report(process);
 	send_input(process);
 	receive(process, &process->out, take_output);
 	receive(process, &process->err, take_stderr);

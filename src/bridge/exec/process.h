@@ -6,8 +6,8 @@
  * What it writes to stderr is copied to the stderr of inboxd. What it writes to stdout is kept, up to a limit.
  *
  * One thread, with SIGCHLD blocked. The only other thread of the program is that of log_output.h, which does not change
- * the environment. Nothing here waits, except for the start of a
- * program, and for a killed one, both with a limit.
+ * the environment. Nothing here waits, except process_fini() for
+ * a killed one, with a limit.
  */
 #ifndef BRIDGE_EXEC_PROCESS_H
 #define BRIDGE_EXEC_PROCESS_H
@@ -20,13 +20,16 @@
 #include "bridge/exec/exit_status.h"
 #include "bridge/exec/last_line.h"
 
-#define PROCESS_FDS 3
+#define PROCESS_FDS 4
 
 struct process {
 	pid_t pid; /* 0 = there is no process */
 	int in;    /* -1 = closed; so are the next two */
 	int out;
 	int err;
+	int report;          /* open until the program has started or not; -1 = closed */
+	int64_t start_by_ms; /* clock_now_ms(): when it must have started */
+	int start_error;     /* the errno with which it did not start; 0 = it did */
 	bool killed;
 	bool input_open; /* stdin stays open when all input is written */
 	struct buf input;
@@ -43,9 +46,12 @@ void process_init(struct process *process, size_t output_max);
 void process_fini(struct process *process, int64_t until_ms);
 
 /* Starts a program, which is searched in PATH if its name has no slash. It must not run already. FAULT_INTERNAL: the
- * kernel or the program's file does not allow it; the text has the reason. */
+ * kernel does not allow it; the text has the reason. If the program's file does not, the process ends, and `start_error`
+ * has the reason. */
 int process_start(
 	struct process *process, char *const *command, char *const *environment, struct err *err);
+/* True if the program has not started for long, because its file system does not respond. */
+bool process_start_hangs(const struct process *process);
 /* Adds to what is written to its stdin. Without `more`, stdin is closed behind it. False: no memory. */
 bool process_write(struct process *process, struct bytes bytes, bool more);
 /* Closes its stdin. */

@@ -4,6 +4,7 @@
  */
 #include "bridge/exec/slot.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,7 +62,8 @@ bool slot_is_alive(const struct slot *slot)
 
 bool slot_is_usable(const struct slot *slot)
 {
-	return slot_is_alive(slot) && slot->process.in >= 0 && slot->process.out >= 0;
+	return slot_is_alive(slot) && slot->process.report < 0 && slot->process.start_error == 0 &&
+	       slot->process.in >= 0 && slot->process.out >= 0;
 }
 
 bool slot_is_ready(const struct slot *slot, const struct slot_context *context)
@@ -191,6 +193,37 @@ static int snooze(struct slot *slot, struct err *err)
 		err);
 }
 
+/* The message comes again without a lost attempt: the command has not seen it. */
+static int put_off_message(struct slot *slot, const char *why, struct err *err)
+{
+	log_warn("command_not_started", LOG_STR("error", why),
+		LOG_INT("retry_in_ms", SLOT_START_AGAIN_MS),
+		LOG_STR("next", "the message comes again, without a lost attempt"));
+	return snooze(slot, err);
+}
+
+static void write_start_error(
+	const struct slot *slot, const struct slot_context *context, struct err *out)
+{
+	(void)err_set(out, FAULT_INTERNAL, "cannot start %s: %s", context->options->command[0],
+		strerror(slot->process.start_error));
+}
+
+/* Nothing waits for a start, so the slot learns later that there was none. */
+static int end_start(struct slot *slot, const struct slot_context *context, struct err *err)
+{
+	struct err failed = ERR_INIT;
+
+	if (process_start_hangs(&slot->process)) {
+		process_kill(&slot->process);
+		slot->process.start_error = ETIMEDOUT;
+	}
+	if (slot->process.start_error == 0 || slot->delivery == NULL)
+		return 0;
+	write_start_error(slot, context, &failed);
+	return put_off_message(slot, failed.text, err);
+}
+
 static int start_for_message(struct slot *slot, struct slot_context *context, struct err *err)
 {
 	struct err failed = ERR_INIT;
@@ -201,10 +234,7 @@ static int start_for_message(struct slot *slot, struct slot_context *context, st
 	if (process_start(&slot->process, context->options->command, context->environment.variables,
 		    &failed) == 0)
 		return 0;
-	log_warn("command_not_started", LOG_STR("error", failed.text),
-		LOG_INT("retry_in_ms", SLOT_START_AGAIN_MS),
-		LOG_STR("next", "the message comes again, without a lost attempt"));
-	return snooze(slot, err);
+	return put_off_message(slot, failed.text, err);
 }
 
 int slot_begin(struct slot *slot, struct slot_context *context, struct inbox_delivery *delivery,
@@ -291,6 +321,9 @@ int slot_advance(struct slot *slot, struct slot_context *context, struct err *er
 	process_exchange(&slot->process);
 	if (slot->delivery != NULL && obey_cancel(slot))
 		return 0;
+	r = end_start(slot, context, err);
+	if (r != 0 || slot->process.start_error != 0)
+		return r;
 	if (context->options->lines)
 		r = take_answer(slot, context, err);
 	return r == 0 && slot->delivery != NULL ? check_time(slot, err) : r;
@@ -307,6 +340,12 @@ static void plan_start(struct slot *slot)
 	slot->failures++;
 }
 
+static void log_start_planned(const struct slot *slot, const struct err *failed)
+{
+	log_warn("command_not_started", LOG_STR("error", failed->text),
+		LOG_INT("retry_in_ms", slot->start_at_ms - clock_now_ms()));
+}
+
 int slot_start_when_due(struct slot *slot, struct slot_context *context, struct err *err)
 {
 	struct err failed = ERR_INIT;
@@ -320,8 +359,7 @@ int slot_start_when_due(struct slot *slot, struct slot_context *context, struct 
 		    &failed) == 0)
 		return 0;
 	plan_start(slot);
-	log_warn("command_not_started", LOG_STR("error", failed.text),
-		LOG_INT("retry_in_ms", slot->start_at_ms - clock_now_ms()));
+	log_start_planned(slot, &failed);
 	return 0;
 }
 
@@ -351,6 +389,7 @@ static int end_of_lines(struct slot *slot, struct slot_context *context, struct 
 {
 	struct process *process = &slot->process;
 	struct bridge_verdict verdict;
+	struct err failed = ERR_INIT;
 	char *end = process->output.length == 0
 			    ? NULL
 			    : memchr(process->output.data, '\n', process->output.length);
@@ -367,16 +406,24 @@ static int end_of_lines(struct slot *slot, struct slot_context *context, struct 
 	if (context->stopping)
 		return r;
 	plan_start(slot);
-	if (!process->killed)
+	if (process->start_error != 0) {
+		write_start_error(slot, context, &failed);
+		log_start_planned(slot, &failed);
+	} else if (!process->killed) {
 		log_warn("command_ended",
 			LOG_INT(process->ending.signalled ? "signal" : "exit_code",
 				process->ending.number),
 			LOG_INT("restart_in_ms", slot->start_at_ms - clock_now_ms()));
+	}
 	return r;
 }
 
 int slot_process_ended(struct slot *slot, struct slot_context *context, struct err *err)
 {
+	const int r = end_start(slot, context, err);
+
+	if (r != 0)
+		return r;
 	if (context->options->lines)
 		return end_of_lines(slot, context, err);
 	return slot->delivery == NULL ? 0 : answer_exit_code(slot, context, err);
