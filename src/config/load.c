@@ -685,3 +685,9 @@ int config_reload(struct config **out, const struct config *running,
 	pending = NULL;
 	return 0;
 }
+
+bool config_is_equal(const struct config *a, const struct config *b)
+{
+	return entries_are_equal(a->entries, b->entries) &&
+	       entries_are_equal(a->pending, b->pending);
+}

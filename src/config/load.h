@@ -50,5 +50,7 @@ DEFINE_CLEANUP(struct config *, config_free);
  */
 int config_reload(struct config **out, const struct config *running,
 	const struct config_sources *sources, struct strings *restart, struct err *err);
+/* True if both have the same values, and the same ones wait for a restart. */
+bool config_is_equal(const struct config *a, const struct config *b);
 
 #endif

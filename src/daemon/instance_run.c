@@ -340,29 +340,48 @@ static void log_change(const struct config_change *change, void *arg)
 }
 
 /* Other threads read the configuration without a lock. So each version is kept until the end of the
- * process, and its number is limited. */
+ * process, and their number is limited. A version that was used before is used again: a program that reloads regularly
+ * takes no memory. Takes `config`. NULL: there are too many. */
+static const struct config *keep_version(
+	struct daemon *daemon, struct config *config, struct err *err)
+{
+	const struct config *known =
+		config_is_equal(daemon->options.config, config) ? daemon->options.config : NULL;
+
+	for (size_t i = 0; known == NULL && i < daemon->reloads; i++) {
+		if (config_is_equal(daemon->reloaded[i], config))
+			known = daemon->reloaded[i];
+	}
+	if (known == NULL &&
+		daemon->reloads < sizeof(daemon->reloaded) / sizeof(daemon->reloaded[0])) {
+		daemon->reloaded[daemon->reloads++] = config;
+		return config;
+	}
+	config_free(config);
+	if (known == NULL)
+		(void)err_set(err, FAULT_CONFIG,
+			"there were %zu different configurations, and each of them is kept in "
+			"memory: restart inboxd before the next change",
+			daemon->reloads);
+	return known;
+}
+
 static void reload(struct daemon *daemon, struct instance_run *run)
 {
 	struct strings restart = { NULL, 0 };
 	struct err err = ERR_INIT;
-	struct config *config = NULL;
-	bool full;
+	struct config *fresh = NULL;
+	const struct config *config = NULL;
 
 	FAULT_POINT("before_reload");
-	full = daemon->reloads == sizeof(daemon->reloaded) / sizeof(daemon->reloaded[0]);
-
-	if (full)
-		(void)err_set(&err, FAULT_CONFIG,
-			"the configuration was reloaded %zu times, and each version is kept in "
-			"memory: restart inboxd before the next reload",
-			daemon->reloads);
-	if (full || config_reload(&config, daemon->config, daemon->options.sources, &restart,
-			    &err) != 0) {
+	if (config_reload(&fresh, daemon->config, daemon->options.sources, &restart, &err) == 0)
+		config = keep_version(daemon, fresh, &err);
+	if (config == NULL) {
 		log_error("reload_failed", LOG_STR("error", err.text),
 			LOG_STR("next", "the current configuration stays in use"));
+		strings_fini(&restart);
 		return;
 	}
-	daemon->reloaded[daemon->reloads++] = config;
 	/* Without memory, some changes have no line; the reload is not affected. */
 	(void)config_changes(daemon->config, config, log_change, NULL, NULL);
 	daemon->config = config;

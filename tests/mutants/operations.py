@@ -52,6 +52,9 @@ MUTANTS = [
            tests=["sql/test_dead_topic.py::test_deaths_with_the_same_time_are_all_checked",
                   "sql/test_dead_topic.py::test_rows_produced_behind_the_position_are_deleted_in_the_next_walk"]),
     # R22
+    mutant("R22", "each reload takes a place for ever",
+           edit("src/daemon/instance_run.c", "known == NULL && i < daemon->reloads; i++)", "known != NULL && i < daemon->reloads; i++)"),
+           tests=["system/test_reload.py::test_a_configuration_that_was_used_before_can_be_reloaded_any_number_of_times"]),
     mutant("R22", "Kafka always gets the old password",
            edit("src/ingest/kafka/credentials.c", "|| same(credentials, &fresh))", "|| same(&fresh, &fresh))"),
            tests=[SECURITY + "test_the_password_of_plain_is_changed_while_it_runs"]),

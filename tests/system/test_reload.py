@@ -71,6 +71,18 @@ def test_the_running_configuration_is_shown_with_origins_and_what_waits_for_a_re
     assert "hunter2" not in command.stdout + sidecar.get("/config")[2]
 
 
+def test_a_configuration_that_was_used_before_can_be_reloaded_any_number_of_times(sidecar):
+    def level():
+        return json.loads(sidecar.get("/log-level")[2])["level"]
+
+    for number in range(70):
+        wanted = ("warn", "info")[number % 2]
+        sidecar.write_configuration({"log": {"level": wanted}})
+        sidecar.signal(signal.SIGHUP)
+        eventually(lambda: level() == wanted, every=0.005)  # pylint: disable=cell-var-from-loop
+    assert not lines(sidecar, "reload_failed")
+
+
 def test_without_a_running_sidecar_the_command_shows_what_one_would_start_with(sidecar):
     sidecar.write_configuration({"retry": {"max_attempts": 4}})
     assert shown(sidecar)["retry.max_attempts"]["value"] == "7"

@@ -91,6 +91,26 @@ struct entry *entries_same(const struct entries *entries, const struct entry *en
 	return entries_find(entries, entry->section->name, entry->scope, entry->name);
 }
 
+static bool is_equal(const struct entry *entry, const struct entry *other)
+{
+	return other != NULL && entry->removed == other->removed &&
+	       strings_equal(&entry->texts, &other->texts) &&
+	       strcmp(entry->origin, other->origin) == 0;
+}
+
+bool entries_are_equal(const struct entries *a, const struct entries *b)
+{
+	const size_t count = a == NULL ? 0 : a->count;
+
+	if (count != (b == NULL ? 0 : b->count))
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		if (!is_equal(&a->items[i], entries_same(b, &a->items[i])))
+			return false;
+	}
+	return true;
+}
+
 int entries_put(struct entries *entries, const struct key *key, const struct entry_value *value,
 	struct err *err)
 {

@@ -66,6 +66,9 @@ struct entry *entries_find(
 /* The entry with the key of an entry of another set. */
 struct entry *entries_same(const struct entries *entries, const struct entry *entry);
 
+/* True if both have the same keys with the same texts, written at the same places. NULL has no keys. */
+bool entries_are_equal(const struct entries *a, const struct entries *b);
+
 /* Makes the texts final: replaces each file:/path by the content of the file (without one newline at
  * its end), splits at commas where a list is expected, and joins lists with commas for the libraries.
  * Blocks while reading files. Call it once, when all layers are there: a text that a higher layer
