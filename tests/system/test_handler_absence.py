@@ -108,6 +108,21 @@ def test_r16_at_most_half_of_the_members_leave(members, handler, everywhere, inb
     assert mails.count >= 2
 
 
+def test_r16_a_static_member_leaves_and_joins_again(start_inboxd, handler, everywhere, inbox):
+    """The group keeps the partitions of a static member that only closes its connection, until its session ends."""
+    static = [{"kafka": {"group.instance.id": name, "session.timeout.ms": 45000}} for name in ("one", "two")]
+    first = start_inboxd({**SHORT, **static[0]})
+    second = start_inboxd(second_of({**SHORT, **static[1]}))
+    for sidecar in (first, second):
+        handler(sidecar, always(DONE), name="orders", subscribe=ORDERS)
+    handler(second, always(DONE), name="mails", subscribe=MAILS)
+    eventually(lambda: len(owners(inbox)) == 2, timeout=25)
+    everywhere("m", "mail.sent")
+    eventually(lambda: owners(inbox) == {"second": 4}, timeout=25)
+    handler(first, always(DONE), name="mails", subscribe=MAILS)
+    eventually(lambda: len(owners(inbox)) == 2, timeout=25)
+
+
 def test_a_member_without_partitions_counts_no_messages_of_them(start_inboxd, handler, send, everywhere, inbox):
     first = start_inboxd(SHORT)
     handler(first, always(DONE), name="orders", subscribe=ORDERS)
