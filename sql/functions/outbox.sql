@@ -136,38 +136,24 @@ BEGIN
     RETURN encode(set_byte(set_byte(digest, 6, get_byte(digest, 6) & 15 | 128), 8, get_byte(digest, 8) & 63 | 128), 'hex')::uuid;
 END $$;
 
--- True: emitted_fault() finds nothing. It is cheaper, and the planner inserts it into its caller. It does not know data_base64.
-CREATE OR REPLACE FUNCTION inbox.emitted_is_right(event jsonb) RETURNS boolean
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE jsonb_typeof(event) WHEN 'object' THEN
-        event - '{topic,aggregate,key,type,data,headers,id,source,subject}'::text[] = '{}'
-        AND NOT jsonb_path_exists(event - '{data,headers}'::text[], 'strict $.* ? (@.type() != "string" && @.type() != "null")')
-        ELSE false END
-$$;
-
--- What is wrong with the form of an event in JSON, as the end of a sentence that begins with its place; NULL = nothing.
+-- What is wrong with the form of an event in JSON, as the end of a sentence that begins with its place; NULL = nothing. Like
+-- event_fault(), the planner inserts it into its caller.
 CREATE OR REPLACE FUNCTION inbox.emitted_fault(event jsonb) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    fault text;
-BEGIN
-    IF jsonb_typeof(event) IS DISTINCT FROM 'object' THEN
-        RETURN format(' is a %s; it must be an object', jsonb_typeof(event));
-    END IF;
-    SELECT CASE WHEN e.key NOT IN ('topic', 'aggregate', 'key', 'type', 'data', 'data_base64', 'headers', 'id', 'source',
-                                   'subject') THEN format(' has the member "%s", which is not known', left(e.key, 80))
-                ELSE format('.%s is a %s; it must be a text', e.key, jsonb_typeof(e.value)) END
-    INTO fault
-    FROM jsonb_each(event) e
-    WHERE e.key NOT IN ('topic', 'aggregate', 'key', 'type', 'data', 'data_base64', 'headers', 'id', 'source', 'subject')
-       OR e.key NOT IN ('data', 'headers') AND jsonb_typeof(e.value) NOT IN ('string', 'null')
-    LIMIT 1;
-    RETURN CASE WHEN fault IS NOT NULL THEN fault
-        WHEN jsonb_typeof(event -> 'data') <> 'null' AND event ->> 'data_base64' IS NOT NULL
-            THEN '.data_base64 is given, and data, too'
-        WHEN event ->> 'data_base64' IS NOT NULL AND inbox.try_base64(event ->> 'data_base64') IS NULL
-            THEN '.data_base64 is not base64' END;
-END $$;
+LANGUAGE sql STABLE AS $$
+    SELECT CASE
+        WHEN jsonb_typeof(event) IS DISTINCT FROM 'object' THEN format(' is a %s; it must be an object', jsonb_typeof(event))
+        WHEN event - '{topic,aggregate,key,type,data,data_base64,headers,id,source,subject}'::text[] <> '{}'
+            THEN format(' has the member "%s", which is not known', left(jsonb_path_query_first(
+                event - '{topic,aggregate,key,type,data,data_base64,headers,id,source,subject}'::text[], '$.keyvalue().key') #>> '{}', 80))
+        WHEN jsonb_path_exists(event - '{data,headers}'::text[], 'strict $.* ? (@.type() != "string" && @.type() != "null")')
+            THEN format('.%s is a %s; it must be a text', jsonb_path_query_first(event - '{data,headers}'::text[],
+                '$.keyvalue() ? (@.value.type() != "string" && @.value.type() != "null").key') #>> '{}',
+                jsonb_path_query_first(event - '{data,headers}'::text[],
+                '$.* ? (@.type() != "string" && @.type() != "null").type()') #>> '{}')
+        WHEN event ->> 'data_base64' IS NULL THEN NULL
+        WHEN jsonb_typeof(event -> 'data') <> 'null' THEN '.data_base64 is given, and data, too'
+        WHEN inbox.try_base64(event ->> 'data_base64') IS NULL THEN '.data_base64 is not base64' END
+$$;
 
 -- The trace of a message as headers for the events that it causes. ce_traceparent has precedence; the last of a repeated
 -- header counts. A value of more than 8 KiB is left out: its receivers could not take it.
@@ -222,7 +208,7 @@ BEGIN
         FROM (SELECT a.event, a.n::int - 1 AS n FROM jsonb_array_elements(emit) WITH ORDINALITY AS a(event, n)) e
         ORDER BY e.n
     LOOP
-        fault := coalesce(CASE WHEN inbox.emitted_is_right(one.event) THEN NULL ELSE inbox.emitted_fault(one.event) END,
+        fault := coalesce(inbox.emitted_fault(one.event),
                           '.' || inbox.event_fault(one.topic, one.key, one.type, one.data, one.content_type, one.id,
                                                    one.source, one.subject, one.aggregate));
         IF fault IS NOT NULL THEN
