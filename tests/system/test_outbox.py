@@ -746,6 +746,20 @@ def test_a_locked_event_that_must_be_deferred_stops_nothing(start, start_inboxd,
     assert values(streams.read_what_is_there(missing)) == ["m0", "m1", "m2", "m3"]
 
 
+@pytest.mark.slow
+def test_a_table_that_is_locked_for_long_makes_no_copies(start, start_inboxd, outbox, streams, events, inbox):
+    """CREATE INDEX lets others read, and lets nobody write."""
+    start_inboxd().stop()  # creates the schema
+    outbox.emit(events, "a", "1")
+    with inbox.connect() as owner:
+        owner.execute("LOCK TABLE inbox.outbox IN SHARE MODE")
+        sidecar = start()
+        assert values(streams.read(events, 1)) == ["1"]
+        throughout(lambda: "event=outbox_failed" not in sidecar.stderr, 35)
+    eventually(lambda: outbox.count() == 0)
+    assert values(streams.read_what_is_there(events)) == ["1"]
+
+
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_an_open_discard_of_an_operator_stops_nothing(start, outbox, streams, events, name, inbox, end):
     missing = f"{name}.missing"
