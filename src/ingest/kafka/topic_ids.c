@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <librdkafka/rdkafka.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,13 +59,6 @@ static bool find_functions(struct functions *out)
 		*(void **)all[i].at = all[i].found;
 	}
 	return true;
-}
-
-bool topic_ids_are_known_to_library(void)
-{
-	struct functions functions;
-
-	return find_functions(&functions);
 }
 
 static void note(struct topic_id *items, size_t count, const char *topic, const char *id)

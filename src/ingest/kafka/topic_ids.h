@@ -6,7 +6,6 @@
 #ifndef INGEST_KAFKA_TOPIC_IDS_H
 #define INGEST_KAFKA_TOPIC_IDS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -19,8 +18,6 @@ struct topic_id {
 	char id[TOPIC_ID_BYTES]; /* "" = the library, the cluster or this topic has none */
 };
 
-/* False: every id is "". */
-bool topic_ids_are_known_to_library(void);
 /* Fills the ids of the topics, which differ. Waits at most timeout_ms. FAULT_KAFKA: no broker has answered, and every id
  * is "". */
 int topic_ids_ask(struct rd_kafka_s *kafka, struct topic_id *items, size_t count, int timeout_ms,

@@ -243,6 +243,8 @@ static void recheck_stopped(struct ingest *ingest, int64_t now_ms)
 				 partition->stopped_ms != 0 &&
 				 now_ms - partition->stopped_ms >= STOPPED_MS;
 	}
+	if (partitions_number(&ingest->partitions, partition_is_due) == 0)
+		return;
 	flow_ask_topic_ids(ingest, false);
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
