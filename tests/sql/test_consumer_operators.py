@@ -85,7 +85,7 @@ def test_groups_of_dead_messages_belong_to_a_consumer(twice):
 def test_a_function_with_more_parameters_replaces_the_earlier_one(db):
     """A call without them could mean both. The earlier one came with defaults, and has grants that the new one keeps."""
     db.execute("DROP ROLE IF EXISTS earlier_caller; CREATE ROLE earlier_caller")
-    db.execute("DROP FUNCTION inbox.replay(text, text, text, text)")
+    db.execute("DROP FUNCTION inbox.replay(text, text, text, text, jsonb)")
     db.execute("CREATE FUNCTION inbox.replay(source text, event_id text, reason text DEFAULT NULL) RETURNS boolean"
                " LANGUAGE sql AS 'SELECT false'")
     db.execute("GRANT EXECUTE ON FUNCTION inbox.replay(text, text, text) TO earlier_caller")
@@ -94,7 +94,7 @@ def test_a_function_with_more_parameters_replaces_the_earlier_one(db):
     dead(db, "a")
     assert value(db, "SELECT inbox.replay('s', 'a')") is True
     assert db.execute("SELECT pronargs, has_function_privilege('earlier_caller', oid, 'EXECUTE') FROM pg_proc"
-                      " WHERE proname = 'replay' AND pronamespace = 'inbox'::regnamespace").fetchall() == [(4, True)]
+                      " WHERE proname = 'replay' AND pronamespace = 'inbox'::regnamespace").fetchall() == [(5, True)]
     db.execute("DROP OWNED BY earlier_caller; DROP ROLE earlier_caller")
 
 
