@@ -13,7 +13,7 @@ SELECT (e.event ->> 0)::uuid AS id,
        NULL::text AS payload,
        NULL::text AS tracingspancontext
 FROM jsonb_array_elements(
-    ('[' || coalesce(substring(current_setting('inboxd.outboxevent_' || 'inbox.outbox'::regclass::oid, true) FROM '^\[.*'), '')
+    ('[' || coalesce(substring(current_setting('inboxd.outboxevent_' || 'inbox.outbox'::regclass::oid, true) FROM '^[[].*'), '')
      || ']')::jsonb) AS e(event);
 
 -- tracingspancontext is a text of Java properties; of these, traceparent becomes a header. As with the router, a timestamp
@@ -45,7 +45,7 @@ BEGIN
             jsonb_build_array(jsonb_build_array('id', NEW.id), jsonb_build_array('eventType', NEW.type))
             || CASE WHEN trace IS NOT NULL THEN jsonb_build_array(jsonb_build_array('traceparent', trace)) ELSE '[]' END,
             data);
-    PERFORM set_config(setting, concat_ws(',', substring(current_setting(setting, true) FROM '^\[.*'),
+    PERFORM set_config(setting, concat_ws(',', substring(current_setting(setting, true) FROM '^[[].*'),
         jsonb_build_array(NEW.id, NEW.aggregatetype, left(NEW.aggregateid, 1024), NEW.type, NEW.timestamp)), true);
     RETURN NEW;
 END $$;
