@@ -73,7 +73,7 @@ MUTANTS = [
            tests=["system/test_exec.py::test_a_reader_of_stderr_that_stalls_stops_no_command"]),
     mutant("R23", "what a command writes fast to stderr is dropped",
            edit("src/bridge/exec/process.c", "\treturn log_output_is_ready(READ_BYTES);", "\treturn log_output_is_ready(0);"),
-           tests=["system/test_exec.py::test_all_of_a_long_stderr_is_kept"]),
+           tests=["system/test_exec.py::test_all_of_a_long_stderr_is_kept_for_a_slow_reader"]),
     mutant("R23", "each failure of an outage has a line",
            edit("src/base/outage_log.c", "if ((log->kinds >> kind & 1) != 0 && now_ms - log->line_ms < OUTAGE_LINE_MS)",
                 "if ((log->kinds >> kind & 1) != 0 && now_ms < log->line_ms)"),

@@ -332,6 +332,9 @@ struct process *process_reap(struct process *(*find)(void *arg, pid_t pid), void
 	siginfo_t info = { .si_pid = 0 };
 	struct process *process;
 
+	/* The rest of its stderr must fit; a pipe holds no more than that. */
+	if (!process_is_heard())
+		return NULL;
 	/* Without taking the status: until then the number belongs to the process and its group. */
 	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
 		process = find(arg, info.si_pid);
