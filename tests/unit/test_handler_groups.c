@@ -141,6 +141,20 @@ static void the_largest_handler_that_exceeds_comes_first(void **state)
 		0;
 }
 
+/* Each change of the routing is copied for ingest and followed by a search in the table. */
+static void a_handler_that_is_gone_and_holds_nothing_is_not_closed_and_opened_in_turns(void **state)
+{
+	struct world *world = *state;
+
+	handler_groups_leave(&world->groups, join(world, "gone"));
+	for (int i = 0; i < 4; i++) {
+		assert_false(gets_messages_with(world, LIMIT)); /* nothing is left for others */
+		assert_true(routing_wants(
+			world->order.routing, &(struct routing_key){ "", "gone", NULL }));
+	}
+	assert_true(gets_messages_with(world, 0));
+}
+
 static void a_single_handler_has_no_share(void **state)
 {
 	struct world *world = *state;
@@ -246,6 +260,7 @@ int main(void)
 		TEST(a_handler_is_closed_at_its_share_until_it_holds_half),
 		TEST(a_handler_stays_open_while_no_other_needs_memory),
 		TEST(the_largest_handler_that_exceeds_comes_first),
+		TEST(a_handler_that_is_gone_and_holds_nothing_is_not_closed_and_opened_in_turns),
 		TEST(a_single_handler_has_no_share),
 		TEST(a_full_handler_that_comes_back_stays_closed),
 		TEST(a_handler_is_resumed_by_the_next_tick_if_memory_was_lacking),

@@ -229,7 +229,8 @@ void handler_groups_write_paused(struct handler_groups *groups, struct buf *out)
 
 /* ------------------------------------------------------------------ shares of memory */
 
-/* True at the limit. A handler that is full stays full until it holds half of that. */
+/* True at the limit. A handler that is full stays full until it holds half of that. One that holds nothing is not full, even if
+ * its limit is 0, because it has no share and the others leave nothing: it would be closed and opened in turns. */
 static bool is_at_limit(const struct handler_groups *groups, const struct handler_group *group)
 {
 	const struct handler_queue *queue = &group->queue;
@@ -238,7 +239,8 @@ static bool is_at_limit(const struct handler_groups *groups, const struct handle
 	for (int m = 0; m < MEASURES; m++) {
 		size_t limit = handler_queue_limit(&groups->order->queues, queue, (enum measure)m);
 
-		over |= group->full ? queue->held[m] > limit / 2 : queue->held[m] >= limit;
+		over |= group->full ? queue->held[m] > limit / 2
+				    : queue->held[m] > 0 && queue->held[m] >= limit;
 	}
 	return over;
 }
