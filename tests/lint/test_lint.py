@@ -20,6 +20,7 @@ import rule_rules
 import rule_signals
 import rule_sql
 import rule_style
+import rule_waits
 from mutants import ALL
 from mutants.mutant import ROOT
 from tree import Tree
@@ -315,6 +316,23 @@ class Features(unittest.TestCase):
 
     def test_a_missing_cell_is_found(self):
         self.assertTrue(self.check(*self.CELLS[:4]))
+
+
+class Waits(unittest.TestCase):
+    def check(self, body, path="src/ingest/kafka/a.c"):
+        return words(rule_waits, {path: f"{STORY}void a(void)\n{{\n{body}}}\n"})
+
+    def test_a_wait_is_announced_before_it(self):
+        wait = "\tevent = rd_kafka_queue_poll(queue, timeout_ms);\n"
+        self.assertEqual(self.check(wait), ["rd_kafka_queue_poll() waits without progress_note()"])
+        self.assertEqual(len(self.check(wait + "\tprogress_note(timeout_ms);\n")), 1)
+        self.assertEqual(self.check("\tprogress_note(timeout_ms);\n" + wait), [])
+
+    def test_a_look_is_no_wait(self):
+        self.assertEqual(self.check("\t(void)rd_kafka_poll(kafka, 0);\n"), [])
+
+    def test_commands_have_no_threads_that_are_watched(self):
+        self.assertEqual(self.check("\t(void)rd_kafka_poll(kafka, 1);\n", "src/ingest/kafka/commands/a.c"), [])
 
 
 class Circles(unittest.TestCase):

@@ -78,9 +78,11 @@ int broker_query_topics(
 	rd_kafka_t *kafka, int timeout_ms, topic_visit *visit, void *arg, struct err *err)
 {
 	const struct rd_kafka_metadata *metadata = NULL;
-	rd_kafka_resp_err_t code = rd_kafka_metadata(kafka, 1, NULL, &metadata, timeout_ms);
+	rd_kafka_resp_err_t code;
 	int r = 0;
 
+	progress_note(timeout_ms);
+	code = rd_kafka_metadata(kafka, 1, NULL, &metadata, timeout_ms);
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return err_set(err, FAULT_KAFKA, "the topics could not be read: %s",
 			rd_kafka_err2str(code));

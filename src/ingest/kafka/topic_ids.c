@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/threads/progress.h"
 
 #define VERSION_WITH_TOPIC_IDS 0x020300ff
 #define NO_ID                  "AAAAAAAAAAAAAAAAAAAAAA" /* sent by a cluster without topic ids */
@@ -108,6 +109,7 @@ int topic_ids_ask(
 	queue = rd_kafka_queue_new(kafka);
 	functions.describe(kafka, topics, NULL, queue);
 	functions.collection_destroy(topics);
+	progress_note(timeout_ms);
 	event = rd_kafka_queue_poll(queue, timeout_ms);
 	if (event != NULL) {
 		code = rd_kafka_event_error(event);
