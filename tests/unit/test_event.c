@@ -329,6 +329,26 @@ static void an_attribute_of_an_envelope_that_cloudevents_does_not_allow_becomes_
 	assert_renders_part(*state, &message, "\"headers\":" STRUCTURED);
 }
 
+/* PHP escapes slashes, Go ampersands, and .NET the plus sign. */
+static void escapes_in_an_attribute_of_an_envelope_break_no_rule(void **state)
+{
+	static const char rest[] = "\"dataschema\":\"https:\\/\\/a\\/b?c\\u0026d\","
+				   "\"time\":\"2026-01-01T00:00:00\\u002B00:00\","
+				   "\"datacontenttype\":\"application\\/json\"";
+	struct message message = bare();
+	char payload[256];
+
+	(void)snprintf(payload, sizeof(payload),
+		"{\"specversion\":\"1.0\",\"id\":\"A\",\"source\":\"s\",\"type\":\"t\",%s}", rest);
+	message.headers = BYTES(STRUCTURED);
+	message.payload = bytes_of(payload);
+	assert_renders_part(*state, &message, rest);
+	assert_renders_part(*state, &message, "\"headers\":" STRUCTURED);
+	message.payload = BYTES(
+		"{\"id\":\"A\",\"source\":\"s\",\"type\":\"t\",\"dataschema\":\"a:\\u0020\"}");
+	assert_renders_part(*state, &message, "[\"ce_dataschema\",\"a:\\u0020\"]");
+}
+
 static void a_key_that_is_not_utf8_is_base64(void **state)
 {
 	struct message message = bare();
@@ -612,6 +632,7 @@ int main(void)
 		test(the_time_is_that_of_the_producer_or_of_kafka),
 		test(an_attribute_that_cloudevents_does_not_allow_stays_a_header),
 		test(an_attribute_of_an_envelope_that_cloudevents_does_not_allow_becomes_a_header),
+		test(escapes_in_an_attribute_of_an_envelope_break_no_rule),
 		test(a_key_that_is_not_utf8_is_base64),
 		test(the_trace_context_comes_from_either_header),
 		test(only_valid_ce_headers_become_attributes),

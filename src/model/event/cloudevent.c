@@ -7,7 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cleanup.h"
 #include "json/members.h"
+#include "json/text.h"
 
 static bool begins_with(struct bytes text, const char *start)
 {
@@ -156,13 +158,16 @@ bool cloudevent_is_valid(struct bytes name, struct bytes value)
 		{ "dataschema", is_uri },
 		{ "datacontenttype", is_media_type },
 	};
-	const struct bytes text = { (const char *)value.data + 1, value.length - 2 };
+	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
+	struct err err = ERR_INIT;
+	struct bytes text;
+	size_t i = 0;
 
-	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-		if (bytes_equal(name, bytes_of(rules[i].name)))
-			return rules[i].is_right(text);
-	}
-	return true;
+	while (i < sizeof(rules) / sizeof(rules[0]) && !bytes_equal(name, bytes_of(rules[i].name)))
+		i++;
+	/* The rules are about the text: many libraries escape / or & or +. */
+	return i == sizeof(rules) / sizeof(rules[0]) ||
+	       (json_text_of(value, &scratch, &text, &err) == 0 && rules[i].is_right(text));
 }
 
 /* --- The envelope ------------------------------------------------------------------------------ */
