@@ -1,4 +1,4 @@
-"""R21 to R24: the dead topic, passwords, the log, retention. R31: what an operator confirmed."""
+"""R21 to R24: the dead topic, passwords, the log, retention. R32: what an operator confirmed."""
 
 from mutants.mutant import edit, mutant
 
@@ -156,35 +156,35 @@ MUTANTS = [
            edit("sql/functions/retain.sql", "      AND (j.instance = elect_janitor.instance\n",
                 "      AND (true OR j.instance = elect_janitor.instance\n"),
            tests=[RETENTION + "test_one_instance_runs_retention_until_it_is_gone"]),
-    # R31
-    mutant("R31", "a command changes whatever matches",
+    # R32
+    mutant("R32", "a command changes whatever matches",
            edit("sql/functions/pages.sql", "    SELECT counted IS NULL\n", "    SELECT true\n"),
            tests=[CONFIRMED + "test_a_command_changes_the_rows_that_it_counted_and_no_others",
                   CONFIRMED + "test_a_reject_that_arrives_after_the_question_stays",
                   CONFIRMED + "test_a_replay_by_event_id_leaves_out_what_changed_since_the_question"]),
-    mutant("R31", "what was open during the count belongs to it",
+    mutant("R32", "what was open during the count belongs to it",
            edit("sql/parts/counted_begin.sql", "'below', pg_snapshot_xmin(s)", "'below', pg_snapshot_xmax(s)"),
            tests=[CONFIRMED + "test_a_command_changes_the_rows_that_it_counted_and_no_others",
                   CONFIRMED + "test_a_reject_that_arrives_after_the_question_stays"]),
-    mutant("R31", "an old number of a transaction is a later one",
+    mutant("R32", "an old number of a transaction is a later one",
            edit("sql/functions/pages.sql", "            & 4294967295)\n", "            & -1)\n"),
            tests=["sql/test_operators.py::test_a_version_is_counted_if_its_transaction_had_ended"]),
-    mutant("R31", "a purge deletes what became old after the count",
+    mutant("R32", "a purge deletes what became old after the count",
            edit("sql/queries/ops/op_purge.sql", "extract(epoch FROM now()) * 1000000)::bigint - $3::bigint)", "extract(epoch FROM now()) * 0)::bigint - $3::bigint * 0)"),
            tests=[CONFIRMED + "test_a_purge_deletes_no_message_that_was_processed_after_the_question"]),
-    mutant("R31", "a request is forgotten in any state",
+    mutant("R32", "a request is forgotten in any state",
            edit("sql/functions/requests.sql", "AND (seen IS NULL OR (r.attempt,", "AND (seen IS NOT NULL OR (r.attempt,"),
            tests=[CONFIRMED + "test_a_request_is_not_forgotten_in_a_state_that_was_not_confirmed"]),
-    mutant("R31", "the text of a count has no limit",
+    mutant("R32", "the text of a count has no limit",
            edit("src/ops/filter.c", "#define COUNTED_MOST 200000", "#define COUNTED_MOST 2000000000"),
            tests=[CONFIRMED + "test_a_count_beside_a_long_transaction_ends_early"]),
-    mutant("R31", "any message takes the payload of a conflict",
+    mutant("R32", "any message takes the payload of a conflict",
            edit("sql/functions/replay.sql", "take_conflict.consumer) AND m.dead_at IS NOT NULL\n", "take_conflict.consumer)\n"),
            tests=["sql/test_operators.py::test_only_a_dead_message_takes_the_payload_of_a_conflict"]),
-    mutant("R31", "the earlier payload is lost",
+    mutant("R32", "the earlier payload is lost",
            edit("sql/functions/replay.sql", "        WHERE m.payload_digest IS DISTINCT FROM conflict.payload_digest\n", "        WHERE false\n"),
            tests=["sql/test_operators.py::test_a_dead_message_takes_the_payload_of_a_conflict_and_back"]),
-    mutant("R31", "a call does not say what it left out",
+    mutant("R32", "a call does not say what it left out",
            edit("sql/functions/pages.sql", "    IF left_out > 0 THEN\n", "    IF left_out < 0 THEN\n"),
            tests=["sql/test_operators.py::test_a_call_says_how_many_rows_it_left_out"]),
 ]

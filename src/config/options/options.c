@@ -368,8 +368,9 @@ const struct option option_table[] = {
 			"than two, and with `inbox.ordering: none`, several claims run in "
 			"parallel while many messages are due; with an order, claims run "
 			"one at a time. Each instance has five more connections: for "
-			"ingest, for the heartbeat, for the rescue of dead instances, for replay "
-			"notifications and for retention. `retry.dead_topic` adds a sixth." },
+			"ingest, for the heartbeat, for fencing and rescue, for replay "
+			"notifications and for retention. `retry.dead_topic` and "
+			"`outbox.enabled` add one each." },
 	{ "worker", "claim_batch", OPTION_INT, .text = "500", .min = 1, .max = 100000,
 		AT(worker.claim_batch),
 		.help = "Maximum number of rows that one statement claims." },
