@@ -51,6 +51,22 @@ def test_the_last_handler_gets_large_messages_while_all_others_hang(start_inboxd
     eventually(lambda: len(last.event_ids) == 50, timeout=AT_ONCE)
 
 
+def test_handlers_take_turns_when_there_are_fewer_deliveries_than_handlers(start_inboxd, handler, streams, topic, inbox):
+    """Not each of them can have a share then."""
+    sidecar = start_inboxd(inbox={"max_in_flight": 1})
+    order = []
+
+    def note(delivery):
+        order.append(delivery.event_id[0])
+        return DONE
+
+    for name in HUNG:
+        handler(sidecar, note, name=name, subscribe=[{"types": [f"{name}.*"]}])
+    streams.produce_many(topic, [record for same in zip(*(records(name, 30) for name in HUNG)) for record in same])
+    inbox.wait_processed(90)
+    assert sorted(order[-3:]) == list(HUNG), order
+
+
 def test_a_handler_that_connects_later_gets_memory_from_the_largest_ones(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(inbox={"max_claimed": 200})
     silent = [hang(sidecar, handler, name) for name in HUNG]

@@ -32,6 +32,7 @@ struct schedule {
 	struct table *table;
 	struct call *calls; /* by id */
 	uint64_t next_call;
+	size_t turn; /* place in the list of handlers of the one that comes first */
 	struct event_renderer *renderer;
 	struct buf rendered; /* scratch: the event of one message */
 	struct buf line;     /* scratch: the line to send */

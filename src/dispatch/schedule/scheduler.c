@@ -4,6 +4,9 @@
  * - inbox.max_in_flight and the bytes of memory, of which each handler has a share (handler_queues.h),
  * - the bytes that the connection has not read yet.
  *
+ * Handlers take turns: the one behind the last that got something comes first. If inbox.max_in_flight is smaller than their number,
+ * not each of them has a share, and the first ones could get everything.
+ *
  * Without a valid lease nothing is delivered.
  */
 #include "dispatch/schedule/schedule.h"
@@ -135,6 +138,22 @@ static void add_up_windows(struct handler_queues *queues)
 	}
 }
 
+/* One delivery to each handler of a part of the list. False: there was none. */
+static bool deliver_to(struct schedule *schedule, size_t from, size_t behind, int64_t now_ms)
+{
+	struct handler_queue *queue = schedule->order->queues.by_name;
+	bool moved = false;
+
+	for (size_t i = 0; queue != NULL && i < behind; i++, queue = queue->hh.next) {
+		if (i < from || queue->ready_count == 0 ||
+			!deliver_next(schedule, queue->group, now_ms))
+			continue;
+		schedule->turn = i + 1;
+		moved = true;
+	}
+	return moved;
+}
+
 void scheduler_run(struct schedule *schedule, int64_t now_ms)
 {
 	const struct context *context = schedule->context;
@@ -153,9 +172,9 @@ void scheduler_run(struct schedule *schedule, int64_t now_ms)
 	for (queue = queues; queue != NULL; queue = queue->hh.next)
 		suspects_reserve(schedule, queue->group);
 	while (moved) {
-		moved = false;
-		for (queue = queues; queue != NULL; queue = queue->hh.next)
-			moved |= queue->ready_count > 0 &&
-				 deliver_next(schedule, queue->group, now_ms);
+		size_t first = schedule->turn;
+
+		moved = deliver_to(schedule, first, SIZE_MAX, now_ms);
+		moved |= deliver_to(schedule, 0, first, now_ms);
 	}
 }
