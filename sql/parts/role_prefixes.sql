@@ -1,5 +1,6 @@
 -- The prefixes of the roles that may use this schema: inboxd, or another one with `inboxd migrate --roles=PREFIX`. While
--- users move from one to another, there are two; the newer one comes first.
+-- users move from one to another, there are two; the newer one comes first. `migrate` puts a prefix into its
+-- statements, so a role with another kind of name, which its owner may have chosen, is none of these.
     SELECT f.prefix, row_number() OVER (ORDER BY f.prefix = 'inboxd', f.prefix) AS place
     FROM (SELECT regexp_replace(g.rolname, '_(sidecar|handler|service|operator|reader)$', '') AS prefix
           FROM pg_class c
@@ -7,5 +8,5 @@
           CROSS JOIN LATERAL aclexplode(n.nspacl) a
           JOIN pg_roles g ON g.oid = a.grantee
           WHERE c.oid = 'inbox.inbox_messages'::regclass AND a.privilege_type = 'USAGE'
-            AND g.rolname ~ '_(sidecar|handler|service|operator|reader)$') f
+            AND g.rolname ~ '^[a-z_][a-z0-9_]*_(sidecar|handler|service|operator|reader)$') f
     GROUP BY f.prefix HAVING count(*) = 5

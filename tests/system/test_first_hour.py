@@ -124,6 +124,18 @@ def test_users_can_move_to_roles_of_their_own(two_schemas, db, postgres_server, 
     assert "inboxd_" not in roles(sidecar)
 
 
+def test_the_name_of_a_role_is_no_part_of_a_statement(two_schemas, db):
+    """Whoever may rename a role must not run statements as the user of `migrate`."""
+    (_, prefix, sidecar), _ = two_schemas
+    sidecar.command("migrate", f"--roles={prefix}")
+    other = "public; CREATE TABLE public.made (); --"
+    for old, new in ((prefix, other), (other, prefix)):
+        for role in ("sidecar", "handler", "service", "operator", "reader"):
+            db.execute(f'ALTER ROLE "{old}_{role}" RENAME TO "{new}_{role}"')
+        roles(sidecar)
+        assert db.execute("SELECT to_regclass('public.made') AS made").fetchone()["made"] is None
+
+
 @pytest.mark.parametrize("prefix", ["", "Shop", "a b", "1a", "pg_x", "a" * 55, "a;b"])
 def test_a_prefix_that_is_no_name_is_refused(make_inboxd, prefix):
     done = make_inboxd().command("migrate", f"--roles={prefix}")
