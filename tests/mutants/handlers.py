@@ -36,7 +36,7 @@ MUTANTS = [
            edit("src/dispatch/schedule/connection.c",
                 "connection->reservation.entry == NULL &&\n\t       connection->open_count", "connection->open_count"),
            edit("src/dispatch/schedule/connection.c",
-                "connection->reservation.entry == NULL && connection->window", "connection->window"),
+                "reservation->entry == NULL &&\n\t       (connection->group", "(connection->group"),
            tests=[HANDLERS + "test_suspects_of_a_crash_are_delivered_alone"]),
     mutant("R14", "crashes are not counted before the delivery",
            edit("src/dispatch/schedule/suspects.c", "\tif (entry->raised)\n\t\tdeliver", "\tif (entry != NULL)\n\t\tdeliver"),

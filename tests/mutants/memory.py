@@ -308,10 +308,10 @@ MUTANTS = [
            edit("src/json/pointer.c", "\tif (follower->unmet == 0)\n\t\treturn true;", "\tif (follower->unmet == 0)\n\t\treturn false;"),
            tests=["unit/test_json.c::a_pointer_finds_its_value"]),
     mutant("R9", "a bad row stops its batch",
-           edit("src/store/batches/batch_writer.c", "\t\treturn db_error_is_data(err);", "\t\treturn false;"),
+           edit("src/store/batches/batch_writer.c", "\t\treturn db_error_is_data(writer->db, err);", "\t\treturn false;"),
            tests=[INBOX + "a_bad_row_is_bisected_out_and_becomes_a_reject"]),
     mutant("R9", "a bad result stops its settle",
-           edit("src/store/claims/settle.c", "return r == FAULT_DATABASE && db_error_is_data(err);",
-                "return r == 1 && db_error_is_data(err);"),
+           edit("src/store/claims/settle.c", "return r == FAULT_DATABASE && db_error_is_data(s->db, err);",
+                "return r == 1 && db_error_is_data(s->db, err);"),
            tests=[SETTLE + "a_result_that_cannot_be_stored_is_replaced_by_a_note"]),
 ]

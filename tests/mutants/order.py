@@ -30,9 +30,8 @@ MUTANTS = [
            tests=[LANES + "messages_without_a_key_do_not_wait"]),
     mutant("R10", "an empty key counts as no key",
            edit("src/ingest/batch/collect.c", "\tif (record->key.data != NULL) {", "\tif (record->key.length > 0) {"),
-           edit("src/ingest/batch/collect.c", "\t\t.key = record->key,\n\t\t.payload = record->payload,",
-                "\t\t.key = record->key.length > 0 ? record->key : (struct bytes){ NULL, 0 },\n"
-                "\t\t.payload = record->payload,"),
+           edit("src/ingest/batch/collect.c", "\t\t.key = whole ? record->key : (struct bytes){ NULL, 0 },",
+                "\t\t.key = whole && record->key.length > 0 ? record->key : (struct bytes){ NULL, 0 },"),
            tests=["system/test_ordering.py::test_an_empty_key_is_a_key"]),
     mutant("R10", "a lower offset is delivered last",
            edit("src/dispatch/order/lanes.c", "return a->message->offset < b->message->offset;",

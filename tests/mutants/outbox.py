@@ -154,7 +154,7 @@ MUTANTS = [
            edit("sql/functions/outboxevent.sql", "WHEN NEW.timestamp < 'epoch' OR NEW.timestamp >= '10000-01-01 00:00:00Z'", "WHEN false"),
            tests=[OPERATORS + "test_the_view_refuses_a_time_that_is_none"]),
     mutant("O7", "an infinite time ends the election",
-           edit("sql/queries/relay/relay_backlog.sql", "min(l.created_at) FILTER (WHERE l.fresh AND isfinite(l.created_at)) AS oldest",
+           edit("sql/functions/outbox_operators.sql", "min(l.created_at) FILTER (WHERE l.fresh AND isfinite(l.created_at)) AS oldest",
                 "min(l.created_at) FILTER (WHERE l.fresh) AS oldest"),
            tests=[OPERATORS + "test_an_event_without_a_finite_time_disturbs_no_count"]),
     mutant("O7", "topics of the relay are never forgotten",

@@ -96,7 +96,7 @@ MUTANTS = [
            edit("src/store/leased_requests.c", "r = db_queue(db, QUERY_SET_LOCK_TIMEOUT, NULL, NULL, err);", "r = 0;"),
            tests=[SYSTEM + "test_a_call_does_not_wait_for_a_lock"]),
     mutant("I4", "the requests of a client that has gone are kept",
-           edit("src/dispatch/sessions/leased_queue.c", "if (request->job == NULL) {", "if (true) {"),
+           edit("src/dispatch/sessions/leased_queue.c", "\tdrop_waiting(session);\n\tTAILQ_FOREACH", "\tTAILQ_FOREACH"),
            tests=[SYSTEM + "test_requests_of_a_client_that_has_gone_take_no_memory"]),
     mutant("I4", "a lost token over the socket is no error of its own",
            edit("src/store/leased_requests.c", "\t\treturn LEASED_LOST;", "\t\treturn LEASED_WRONG;"),
