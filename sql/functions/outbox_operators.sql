@@ -230,8 +230,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         ARRAY['waiting', 'retrying', 'parked'], coalesce(after, after_seq), coalesce(max, max_rows), reason, dry_run)
 $$;
 
--- Where the relay goes on reading: behind the tip, and in the holes. What an earlier inboxd has left of them does not belong to
--- the floor any more, and does not count.
+-- Where the relay goes on reading: behind the tip, and in the holes. An earlier inboxd stores the floor alone. Then tip and holes
+-- do not belong to the floor, and do not count.
 CREATE OR REPLACE FUNCTION inbox.relay_position(floor bigint, stored_tip bigint, first bigint[], last bigint[],
     OUT tip bigint, OUT hole_first bigint[], OUT hole_last bigint[])
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -106,7 +106,7 @@ BEGIN
 END $$;
 
 -- Whether a version of a row (its xmin) was there when rows were counted (op_count.sql). So a command changes what its user
--- confirmed, and neither a row that came later nor one that has changed since. counted: NULL = any version will do; below:
+-- confirmed, and no row that came later or has changed since. counted: NULL = any version will do; below:
 -- every transaction with a lower number had ended; also: those of the others whose rows were counted. A snapshot would not
 -- do for these others, because it does not have the numbers of subtransactions, such as that of a savepoint.
 -- xmin has the low 32 bits of a number. It belongs to the last 2^32 numbers before the next one; the million is for

@@ -25,7 +25,7 @@ void log_output_add(const char *bytes, size_t length);
 bool log_output_is_ready(size_t length);
 /* Waits until everything is written, at most timeout_ms. Call it before _exit(2). */
 void log_output_flush(int64_t timeout_ms);
-/* The last call: the same, and ends the thread unless it hangs. */
+/* The last call. Waits like log_output_flush(), and ends the thread unless it hangs. */
 void log_output_end(int64_t timeout_ms);
 
 /* Lines dropped since the start. */

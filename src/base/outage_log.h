@@ -3,9 +3,9 @@
  * ends. `failures` counts the failed attempts since it began. A failure of another kind than before (at most 32 kinds)
  * gets its own line, once in an outage. Zeroed: there is no outage. One thread; the caller supplies the time.
  *
- * A failure may come back at once, between successes: a statement is refused at each attempt while others succeed. An
- * outage that begins so soon after the last failure of the one before, with a kind that had a line, has no line of its own
- * until a minute after that line.
+ * A failure may come back between successes: a statement is refused at each attempt while others succeed. If an outage
+ * begins within OUTAGE_BEAT_MS after the last failure of the outage before, a kind of failure that had a line
+ * gets the next one no earlier than a minute after the last line.
  */
 #ifndef BASE_OUTAGE_LOG_H
 #define BASE_OUTAGE_LOG_H

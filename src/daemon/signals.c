@@ -73,8 +73,8 @@ static const char *stalled_thread(struct watch *watch, int64_t now_ms, int64_t l
 	return progress_stalled(watch->regular_ms, lease_ms);
 }
 
-/* A thread that hangs holds messages or a duty for which this instance is elected, and the heartbeat would keep both for it. Without the main
- * thread, nothing else can end the instance. */
+/* A thread that hangs holds messages, or a duty for which this instance is elected. As long as heartbeats renew the lease,
+ * no other instance can take them over. If the main thread hangs, nothing else can end the instance. */
 static void give_lease_up(struct daemon *daemon, const char *name, int64_t lease_ms)
 {
 	log_error("thread_hangs", LOG_STR("thread", name), LOG_INT("lease_ms", lease_ms),

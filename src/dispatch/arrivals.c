@@ -39,7 +39,7 @@ static bool is_revoked(void *admission, size_t stream)
 }
 
 /*
- * Kafka took the partitions of these streams away. Messages that are not delivered go back to the table. Messages that are
+ * The partitions of these streams were revoked. Messages that are not delivered go back to the table. Messages that are
  * still in the arrival list go back when they are admitted, because the partition is no longer assigned. All messages and
  * lanes are looked at once, not once for each stream: there can be thousands of streams.
  *

@@ -332,7 +332,7 @@ static void ask_ends(struct ingest *ingest, int64_t now_ms)
 	}
 }
 
-/* If a response is refused as a whole, librdkafka connects again and fetches the same, so that a request for the ends is
+/* If a response is refused as a whole, librdkafka connects again and fetches from the same offsets, so that a request for the ends is
  * lost on this connection. Then the start offset is decided anew, while the partition is not fetched. */
 static void recheck_once(struct ingest *ingest, struct partition *partition, int64_t now_ms)
 {
@@ -342,7 +342,7 @@ static void recheck_once(struct ingest *ingest, struct partition *partition, int
 	flow_recheck(ingest, partition);
 }
 
-/* While inboxd itself takes no records, no partition stands still for Kafka's sake. */
+/* While inboxd itself takes no records, no partition stands still because of Kafka. */
 static void find_stalled(struct ingest *ingest, int64_t now_ms)
 {
 	bool refused = fails(ingest->observer.fetch.refused_ms, now_ms);

@@ -260,8 +260,8 @@ static void note_end(struct verify *v, int64_t high)
 		v->request->topic, v->partition, v->to, high);
 }
 
-/* The sidecars have read another log under this name: what is in this one is in no table, unless a producer sent the same
- * id again. */
+/* The sidecars have read another log under this name. No record of the present log is in a table, unless a producer has
+ * sent an id again. */
 static int find_log(struct verify *v, struct err *err)
 {
 	struct topic_id topic = { .topic = v->request->topic };
@@ -277,7 +277,7 @@ static int find_log(struct verify *v, struct err *err)
 	return 0;
 }
 
-/* No consumer gets these records, so without the note the only sign of them is the lag. */
+/* No consumer gets these records. Without this note, only the lag would show them. */
 static void note_open(struct verify *v, int64_t end, int64_t whole_end)
 {
 	begin_note(v);

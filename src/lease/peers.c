@@ -2,7 +2,7 @@
  * Implements peers.h. A round fences dead instances, checks for missing handlers and rescues rows. A fault of one of
  * these does not keep the others from their turn.
  *
- * A round begins a moment after a heartbeat, because only fresh heartbeats allow to fence (rule R4): after an outage of the
+ * A round begins a moment after a heartbeat, because only recent heartbeats allow fencing (rule R4): after an outage of the
  * database every instance is late, and none of them is dead.
  */
 #include "lease/peers.h"

@@ -97,7 +97,7 @@ int op_open(struct op *op, struct err *err)
 	"a user named with INBOXD_POSTGRES_USER needs a password of its own in "                   \
 	"INBOXD_POSTGRES_PASSWORD, best as file:/path"
 
-/* What is missing is part of the schema, and not something that a trigger of the user names. */
+/* The missing object is part of the schema, and not one that a trigger of the user names. */
 #define OURS NULL
 
 /* What an error of PostgreSQL means for an operator; the first row that matches is used. */

@@ -1,7 +1,7 @@
 /*
  * Finds threads that hang. A thread on which others rely is watched: before each wait it says how long it may be silent.
- * The waits of this folder, for the database and for Kafka do that. Another thread can then find out that it is silent for
- * longer, which means that it hangs in a call.
+ * The functions that wait, in this folder, for the database and for Kafka, do this. If the thread is silent for longer, it
+ * hangs in a call, and another thread can find that out.
  */
 #ifndef BASE_THREADS_PROGRESS_H
 #define BASE_THREADS_PROGRESS_H

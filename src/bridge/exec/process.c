@@ -1,5 +1,5 @@
 /*
- * See process.h. The child reports a failed execve(2) through a pipe that a successful one closes. Nobody waits for that,
+ * See process.h. The child reports a failed execve(2) through a pipe that a successful one closes. No call waits for that,
  * because execve(2) can hang if a file system does not respond. Between fork(2) and
  * execve(2) it uses only async-signal-safe functions, and execvpe(3), which uses only the environment and its stack.
  */
@@ -141,12 +141,12 @@ static int fork_child(struct process *process, struct child_ends *ends, char *co
 		process->pid = 0;
 		return errno;
 	}
-	/* The child does the same. A kill of the group must find it, whichever of them is first. */
+	/* The child makes this call, too: a kill of the group must find it, whichever process makes the call first. */
 	(void)setpgid(process->pid, process->pid);
 	return 0;
 }
 
-/* Closes the pipe when the child has said whether the program has started. */
+/* Closes the pipe when it is known whether the program has started. */
 static void read_report(struct process *process)
 {
 	int error = 0;

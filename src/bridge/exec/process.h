@@ -46,8 +46,8 @@ void process_init(struct process *process, size_t output_max);
 void process_fini(struct process *process, int64_t until_ms);
 
 /* Starts a program, which is searched in PATH if its name has no slash. It must not run already. FAULT_INTERNAL: the
- * kernel does not allow it; the text has the reason. If the program's file does not, the process ends, and `start_error`
- * has the reason. */
+ * kernel does not allow it; the text has the reason. If the program's file does not allow it, the process ends, and
+ * `start_error` has the reason. */
 int process_start(
 	struct process *process, char *const *command, char *const *environment, struct err *err);
 /* True if the program has not started for long, because its file system does not respond. */

@@ -49,7 +49,8 @@ static void add_series(struct handler_groups *groups, struct handler_group *grou
 			consumer); /* 0 until it connects */
 }
 
-/* Nobody else has these series. Otherwise the names of handlers that never come back would use up METRICS_MAX_SERIES. */
+/* Otherwise the names of handlers that never come back would use up METRICS_MAX_SERIES. No other object points to these
+ * series. */
 static void remove_series(struct handler_groups *groups, const struct handler_group *group)
 {
 	static const enum meter of_handler[] = { METER_IN_FLIGHT, METER_HANDLER,

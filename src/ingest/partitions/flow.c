@@ -174,7 +174,7 @@ static void note_seek(struct partition *partition, const char *error, int64_t no
 
 /* --- Topic ids --------------------------------------------------------------------------------- */
 
-/* The due partitions have few topics, mostly in runs. */
+/* The due partitions have few topics, and those of a topic mostly follow each other. */
 static size_t list_topics(const struct ingest *ingest, struct topic_id *items)
 {
 	size_t count = 0;

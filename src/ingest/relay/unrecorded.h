@@ -1,5 +1,5 @@
 /*
- * What became of events, as long as it cannot be recorded because somebody has locked their rows: an operator who looks before
+ * The results of events that cannot be recorded yet, because somebody has locked their rows: an operator who looks before
  * the COMMIT of a discard, or a service that reads FOR UPDATE. The flight of such an event is over. The event is not sent again,
  * nothing else waits, and the relay records it when the lock is gone. After a fault of the relay the next one reads the rows: an
  * event that was published is then published once more.

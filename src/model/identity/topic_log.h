@@ -36,7 +36,7 @@ enum topic_id_match {
 	TOPIC_ID_OTHER, /* the topic was created again */
 };
 enum topic_id_match topic_log_match(const struct topic_log *log, const char *id);
-/* Begins the next generation at offset `from`; `id` "" = its id is unknown, NULL = it is the same. */
+/* Begins the next generation at offset `from`; `id` "" = its id is unknown, NULL = the topic has kept its id. */
 void topic_log_begin(struct topic_log *log, int64_t from, const char *id);
 /* Notes the id of a log whose id is unknown, unless it is one of an earlier generation. True: noted. */
 bool topic_log_note_id(struct topic_log *log, const char *id);

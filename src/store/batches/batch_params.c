@@ -61,7 +61,7 @@ static void add_digest(struct params *params, int array, const struct message *m
 	array_bytes(params, array, digest);
 }
 
-/* The message with the simplest values. What is NULL stays NULL, because a trigger or a constraint of the user may make a
+/* The message with the simplest values. A NULL stays NULL, because a trigger or a constraint of the user may make a
  * difference there. */
 static const struct message *without_values(struct message *room, const struct message *from)
 {

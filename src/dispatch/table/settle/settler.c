@@ -23,7 +23,7 @@
 #define REFUSALS_MOST   3
 /* Pause before the next try when a handler's transaction holds the lock of the row. */
 #define LOCKED_WAIT_MS  200
-/* The same for a suspect. Each of its tries needs a connection without other messages. */
+/* LOCKED_WAIT_MS of a suspect. Each of its tries needs a connection without other messages. */
 #define SUSPECT_WAIT_MS 1000
 
 void settler_init(struct settler *settler)
