@@ -193,12 +193,12 @@ static int snooze(struct slot *slot, struct err *err)
 		err);
 }
 
-/* The message comes again without a lost attempt: the command has not seen it. */
+/* The message comes again and spends no attempt, because the command has not seen it. */
 static int put_off_message(struct slot *slot, const char *why, struct err *err)
 {
 	log_warn("command_not_started", LOG_STR("error", why),
 		LOG_INT("retry_in_ms", SLOT_START_AGAIN_MS),
-		LOG_STR("next", "the message comes again, without a lost attempt"));
+		LOG_STR("next", "the message comes again, and spends no attempt"));
 	return snooze(slot, err);
 }
 

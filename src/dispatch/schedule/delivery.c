@@ -244,7 +244,7 @@ static void fail_delivery(struct schedule *schedule, struct entry *entry)
 {
 	log_error("delivery_not_written", LOG_STR("event_id", entry->message->event_id),
 		LOG_STR("why", "out of memory"),
-		LOG_STR("next", "the message goes back to waiting for a second"));
+		LOG_STR("next", "the message waits in the table for a second, and comes again"));
 	delivery_close(schedule, entry);
 	retry_policy_return(entry);
 	entry->verdict.delay_ms = NO_MEMORY_WAIT_MS;

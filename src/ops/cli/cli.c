@@ -256,7 +256,7 @@ static int take_optional(struct parse *parse, const struct option_row *option)
 
 	if (value != NULL && value[1] == '\0')
 		return err_set(
-			parse->err, FAULT_USAGE, "--%s: nothing is behind the =", option->name);
+			parse->err, FAULT_USAGE, "--%s=: a value must follow the =", option->name);
 	*(const char **)((char *)parse->cli + option->offset) = value == NULL ? "" : value + 1;
 	return 0;
 }
