@@ -127,8 +127,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- The COMMIT of a page announces the backfill, and not its statements: as long as a session looks at its copies before the
--- COMMIT, no batch and no heartbeat waits for it.
+-- Only the COMMIT of a page announces the backfill. So while a session looks at its copies before the COMMIT, no batch
+-- and no heartbeat waits for it.
 CREATE OR REPLACE FUNCTION inbox.backfill_commits() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -224,7 +224,8 @@ BEGIN
                      AND (o.seq < m.seq OR o.payload IS NOT NULL OR o.payload_digest IS NULL))));
 END $$;
 
--- What comes after the copies of a page, in its transaction. The entry in the audit fires backfill_commits.
+-- Wakes dispatch and writes the audit after the copies of a page, in the same transaction. The entry in the audit fires
+-- backfill_commits.
 CREATE OR REPLACE FUNCTION inbox.finish_page(given jsonb, after_seq bigint, reason text, affected bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -123,9 +123,9 @@ BEGIN
 END $$;
 
 -- The id of an event that a handler emits without giving one, shaped like a UUID. It is derived from the message and from what
--- the event is about; `place` counts those of the message that are about the same. If the completion is lost and the message
--- delivered again, the event gets the same id, also if the handler now emits others or another order, and its receivers drop
--- the second copy. A replay is meant to do everything again, so it makes other ids.
+-- the event is about; `place` is its number among the events of the message that are about the same thing. If the completion is
+-- lost and the message is delivered again, the event gets the id of the first time, also if the handler now emits other events
+-- or another order. Its receivers drop the second copy. A replay is meant to do everything again, so it makes other ids.
 CREATE OR REPLACE FUNCTION inbox.caused_id(source text, event_id text, consumer text, replay_count int, place int,
     about text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -136,8 +136,8 @@ BEGIN
     RETURN encode(set_byte(set_byte(digest, 6, get_byte(digest, 6) & 15 | 128), 8, get_byte(digest, 8) & 63 | 128), 'hex')::uuid;
 END $$;
 
--- What is wrong with the form of an event in JSON, as the end of a sentence that begins with its place; NULL = nothing. Like
--- event_fault(), the planner inserts it into its caller.
+-- The fault in the form of an event in JSON, as the end of a sentence that begins with its place; NULL = none. The planner
+-- inserts the function into its caller, like event_fault().
 CREATE OR REPLACE FUNCTION inbox.emitted_fault(event jsonb) RETURNS text
 LANGUAGE sql STABLE AS $$
     SELECT CASE

@@ -240,8 +240,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM (SELECT coalesce(floor = coalesce(first[1] - 1, stored_tip) AND stored_tip >= floor, false) AS known) k
 $$;
 
--- What the outbox has that is not published: events that wait (new and deferred ones), those of them that are retrying and
--- parked, dead ones, and the time of the oldest one that waits. The counts end at a cap for new ones in holes, new ones behind the
+-- The events of the outbox that are not published: those that wait (new and deferred ones), of them those that are retrying
+-- and parked, dead ones, and the time of the oldest one that waits. The counts end at a cap for new ones in holes, new ones behind the
 -- tip, deferred ones and dead ones. A transaction that is open for long may keep the entries of millions of published events
 -- in the index; the position of the relay lies behind them.
 CREATE OR REPLACE FUNCTION inbox.outbox_counts(cap bigint, OUT waiting bigint, OUT retrying bigint, OUT parked bigint,

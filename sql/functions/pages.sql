@@ -107,10 +107,10 @@ END $$;
 
 -- Whether a version of a row (its xmin) was there when rows were counted (op_count.sql). So a command changes what its user
 -- confirmed, and no row that came later or has changed since. counted: NULL = any version will do; below:
--- every transaction with a lower number had ended; also: those of the others whose rows were counted. A snapshot would not
--- do for these others, because it does not have the numbers of subtransactions, such as that of a savepoint.
--- xmin has the low 32 bits of a number. It belongs to the last 2^32 numbers before the next one; the million is for
--- those that begin at this moment.
+-- every transaction with a lower number had ended; also: those of the others whose rows were counted. A snapshot cannot
+-- replace `also`, because it does not have the numbers of subtransactions, such as that of a savepoint.
+-- xmin has the low 32 bits of a number. It belongs to the last 2^32 numbers before the next one; the million allows
+-- for transactions that begin at this moment.
 -- Without SET, so that the planner puts the expression in place of the call. Its callers pin search_path.
 CREATE OR REPLACE FUNCTION inbox.is_counted(version xid, counted jsonb) RETURNS boolean
 LANGUAGE sql STABLE AS $$
@@ -256,7 +256,7 @@ BEGIN
               HINT = 'Call it again with after => ' || last_seq || ', or narrow it with since.';
 END $$;
 
--- Says that a call left rows out that fitted.
+-- Reports, by a notice, that a call left out rows that fit its filter.
 CREATE OR REPLACE FUNCTION inbox.note_left_out(caller text, left_out bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -208,7 +208,7 @@ BEGIN
         RETURN;
     END IF;
     -- The holder of a lease that is over may be completing at this moment, or may have set its point since the row was read.
-    -- The row that is locked counts. It stays locked for this transaction.
+    -- So the function uses the values of the locked row, which stays locked for this transaction.
     IF locked AND earlier.key IS NOT NULL THEN
         SELECT r.* INTO earlier FROM inbox.requests r
         WHERE r.key = request_begin.key AND r.scope = request_begin.scope AND r.holder = earlier.holder

@@ -104,7 +104,7 @@ BEGIN
     SET walks = j.walks || jsonb_build_object('outbox', jsonb_build_object('front', front, 'begun_at', begun_at));
 END $$;
 
--- The kinds of rows. id: what names a row to PostgreSQL, and name: to people. due: the condition for the change, which is checked
+-- The kinds of rows. id: identifies a row for PostgreSQL; name: identifies it for people. due: the condition for the change, which is checked
 -- again under the lock of the row; $1 is the time that its stamp must not exceed. at, number: the order in which walk_rows() looks at
 -- the rows, which an index has; looked: the condition of that index.
 CREATE OR REPLACE FUNCTION inbox.retain_kind(what text, OUT from_table regclass, OUT id text, OUT name text, OUT due text,

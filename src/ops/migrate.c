@@ -43,9 +43,8 @@ static int check_prefix(const char *prefix, struct err *err)
 		strncmp(prefix, "pg_", 3) != 0 && strcmp(prefix, "pg") != 0)
 		return 0;
 	return err_set(err, FAULT_USAGE,
-		"--roles: \"%s\" is not a valid prefix: use at most %d characters of a to z, 0 to "
-		"9 "
-		"and _; do not begin with a digit or pg_, and do not use pg",
+		"--roles: \"%s\" is not a valid prefix: use at most %d characters of a to z, "
+		"0 to 9 and _; do not begin with a digit or pg_, and do not use pg",
 		prefix, PREFIX_MOST);
 }
 

@@ -1,7 +1,7 @@
 -- The handlers that messages of own partitions need, that are not connected here, and that another live member of the group
 -- has (rule R16). Without such a handler in the group it reads no message.
--- A message needs the handler that it is for if it is parked; also if it is due and its consumer has no handler here at
--- all, since it is not parked then. Of each stream only some messages at both ends are read: the oldest, and those that
+-- A parked message needs the handler that it is for. So does a due message whose consumer has no handler here, because
+-- such a message is not parked. Of each stream only some messages at both ends are read: the oldest, and those that
 -- arrived last.
 -- Caller: store/leases/instance.c, every third of a lease, outside of the lock of check_missing_handlers. Index: inbox_messages_due.
 -- $1 own id, $2 lease in ms, $3 how many messages of a stream. Back: the handlers as a JSON array, as in inbox_instances.handlers; NULL: none.

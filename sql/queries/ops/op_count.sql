@@ -1,7 +1,7 @@
 -- How many messages fit a filter: of one page that a replay or discard would read, or (dropped) of those that a replay
 -- omits because retention has dropped their payload. A retry counts those whose time has not come. Also the seq after which the next page
 -- begins (NULL = there is none), and what identifies all messages that were counted so far, for inbox.is_counted(). The count
--- has none that a transaction changed which began after the first page.
+-- leaves out rows that a transaction changed if it began after the first page.
 -- Caller: ops/replay.c. Index: what serves the status (inbox.look_page()).
 -- $1 counted before (NULL = this is the first page), $2 name for errors, $3 filter, $4 states it may name, $5 most rows, $6 behind
 -- this seq, $7 dropped.
