@@ -329,7 +329,7 @@ static int find_range(struct verify *v, struct err *err)
 	int64_t watermark = -1;
 	int r;
 
-	/* the whole log first: what was committed in the meantime is then not taken for open */
+	/* the whole log first: a record that is committed in the meantime must not count as open */
 	r = probe_ends(v->uncommitted, v->request->topic, v->partition, &whole, err);
 	if (r == 0)
 		r = probe_ends(v->probe, v->request->topic, v->partition, &log, err);

@@ -123,7 +123,7 @@ static int count_waiting(struct backfill *backfill, int64_t cap, int64_t *waitin
 }
 
 /* While no handler of the consumer is connected, nothing makes room for the rest of the copies. Above the limit the sidecars
- * have stopped reading; with a higher one they first store what Kafka has, which the table does not know. */
+ * have stopped reading; with a higher limit they first store the records of the lag, which the table does not count. */
 static int note_room(struct backfill *backfill, struct err *err)
 {
 	int64_t most = most_waiting(backfill);

@@ -71,8 +71,8 @@ int op_backfill_filter(struct buf *out, const struct cli *cli, int64_t until_seq
 int op_counted_take(struct buf *counted, const struct rows *rows, int column, struct err *err);
 /* An empty text is sent as NULL: the count begins. `counted` may be NULL. */
 void op_counted_give(struct params *params, const struct buf *counted);
-/* The text is so long that the count must end here. It is: while a transaction stays open for long, the text has every later
- * transaction that changed a row. */
+/* True if the text is so long that the count must end here. While a transaction stays open for long, the text has every
+ * later transaction that changed a row. */
 bool op_counted_is_full(const struct buf *counted);
 /* Adds the rows to a filter, which then fits no others. */
 int op_add_counted(struct buf *filter, const struct buf *counted, struct err *err);

@@ -176,7 +176,7 @@ void handler_queues_share_out(struct handler_queues *queues, const struct handle
 		queues->sharing += has_share(queue);
 }
 
-/* How many bytes the deliveries have that its window allows is not known. */
+/* The size of the deliveries that its window allows is not known. */
 static void keep_share(struct handler_queues *queues, struct handler_queue *queue)
 {
 	for (int m = 0; m < MEASURES; m++) {

@@ -148,8 +148,8 @@ static size_t input_with(const struct session *session)
 	return bytes;
 }
 
-/* Too many bytes are unfinished lines. Ends the largest line of the handler that has the most of them, which need not be the
- * one that is read now. Compares all connections with each other: this happens once for at least UNREAD_MAX_BYTES. */
+/* Too many bytes are unfinished lines. Closes the connection with the largest line of the handler that has the most of
+ * them. It need not be the connection that is read now. Compares all connections with each other: this happens once for at least UNREAD_MAX_BYTES. */
 static void refuse_largest(struct sessions *sessions)
 {
 	struct session *session;

@@ -153,7 +153,7 @@ static int add_reject(struct ingest *ingest, const struct record *record, const 
 	return r < 0 ? r : batch_reject(&ingest->storing.batch, message, reason, err);
 }
 
-/* Replays of rejects know by the reason that the record is not whole (queries/ops/op_rejects.sql). */
+/* A replay of rejects recognises by the reason that the record is not whole (queries/ops/op_rejects.sql). */
 static int add_not_whole(
 	struct ingest *ingest, const struct record *record, const char *words, struct err *err)
 {

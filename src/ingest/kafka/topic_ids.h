@@ -18,7 +18,7 @@ struct topic_id {
 	char id[TOPIC_ID_BYTES]; /* "" = the library, the cluster or this topic has none */
 };
 
-/* Fills the ids of the topics, which differ. Waits at most timeout_ms. FAULT_KAFKA: no broker has answered, and every id
+/* Fills the ids of the topics. No topic may occur twice. Waits at most timeout_ms. FAULT_KAFKA: no broker has answered, and every id
  * is "". */
 int topic_ids_ask(struct rd_kafka_s *kafka, struct topic_id *items, size_t count, int timeout_ms,
 	struct err *err);

@@ -170,7 +170,8 @@ static int decide_absence(struct db *db, int32_t id, const struct absence_limits
 	return 0;
 }
 
-/* While it is away it has no partitions, and so no message that needs a handler: what it left for counts. */
+/* While it is away it has no partitions, and so no message that needs a handler. So the handlers because of which it
+ * left the group count. */
 int instance_absence(struct db *db, int32_t id, const struct absence_limits *limits,
 	struct absence *absence, struct err *err)
 {

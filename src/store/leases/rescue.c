@@ -82,7 +82,7 @@ static int step(struct dead *dead, struct walk *walk, struct err *err)
 	return 0;
 }
 
-/* A window that is refused, takes too long or meets a lock may do so for one row of it; smaller windows leave that row out.
+/* A single row may be the cause that a window is refused, takes too long or meets a lock. Smaller windows leave that row out.
  * The row stays for the next round, like a locked one. A lock that holds up a single row may be one of the
  * whole table. */
 static int step_round(struct dead *dead, struct walk *walk, struct err *err)

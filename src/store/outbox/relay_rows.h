@@ -14,7 +14,7 @@
 enum { RELAY_ANOTHERS = 1 };
 
 struct relay_election {
-	int64_t floor;       /* every event up to it was published, or is deferred */
+	int64_t floor;       /* every event up to it is published, deferred or dead */
 	int64_t last_number; /* of the sequence */
 	int64_t transaction; /* id of the transaction */
 	int64_t tip;         /* reading begins behind this seq, and in the holes */
@@ -122,8 +122,8 @@ struct relay_result {
 	int64_t offset;
 	bool left_out; /* set: somebody has locked the row, and nothing is recorded */
 };
-/* Published events and the others are recorded in transactions of their own, the published ones first: whatever prevents that an
- * event is deferred, nothing is published twice because of it. */
+/* Published events and the others are recorded in transactions of their own, the published ones first. So a fault that
+ * keeps an event from being deferred makes no copy of a published one. */
 struct relay_settle {
 	int32_t instance;
 	bool published; /* records the published ones among the results; otherwise the others */
