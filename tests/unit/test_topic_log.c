@@ -57,8 +57,8 @@ static void the_oldest_ids_are_forgotten(void **state)
 	char id[] = "0123456789012345678901";
 
 	(void)state;
-	for (char c = 'a'; c <= 'z'; c++) {
-		id[0] = c;
+	for (int i = 0; i < 26; i++) {
+		id[0] = (char)('a' + i);
 		topic_log_begin(&log, 0, id);
 	}
 	assert_int_equal(topic_log_match(&log, id), TOPIC_ID_SAME);
