@@ -11,6 +11,11 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+/* For calls that resolve names, and for those that wait for a thread that does. The resolver has no limit of its own: with
+ * three servers that do not answer, glibc needs 56 s for a name, and libpq resolves all hosts of its list in one call. An outage
+ * of DNS is no reason to end the process. */
+#define PROGRESS_RESOLVE_MS 300000
+
 /* Of one watched thread. */
 struct progress {
 	const char *thread;

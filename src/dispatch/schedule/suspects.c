@@ -48,10 +48,13 @@ void suspects_continue(struct schedule *schedule)
 
 static struct entry *first_due(const struct entry_list *suspects)
 {
-	int64_t now_ms = clock_now_ms();
 	struct entry *entry;
+	int64_t now_ms;
 	int looked = 0;
 
+	if (TAILQ_EMPTY(suspects))
+		return NULL;
+	now_ms = clock_now_ms();
 	TAILQ_FOREACH (entry, suspects, link) {
 		if (entry->settling.retry_at_ms <= now_ms)
 			return entry;

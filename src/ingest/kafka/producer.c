@@ -18,7 +18,6 @@
 #define ANSWER_MS      1000
 #define LIMIT_MS       3000
 #define BEGIN_MS       10000
-#define DESTROY_MS     60000 /* it may wait for the resolver */
 /* What a topic accepts at least, if its limit is unknown: below Kafka's default, 1048588. */
 #define UNKNOWN_LIMIT  1000000
 #define WORDS_BYTES    512
@@ -148,7 +147,7 @@ void producer_free(struct producer *producer)
 	/* Purged records produce no delivery report any more, because nothing polls. */
 	(void)rd_kafka_purge(producer->kafka,
 		RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
-	progress_note(DESTROY_MS);
+	progress_note(PROGRESS_RESOLVE_MS); /* its threads may wait for the resolver */
 	rd_kafka_destroy(producer->kafka);
 	free(producer);
 }

@@ -21,8 +21,6 @@
 #define CONNECT_TIMEOUT "10"
 /* longer than the kernel's tcp_user_timeout, so that libpq itself goes on to the next host */
 #define HOST_EXTRA_MS   500
-/* libpq resolves names without a limit of its own; that of the resolver may be as long */
-#define RESOLVE_MS      60000
 
 /* Defaults that the configuration and the environment can override. A dead network is noticed
  * within half a minute, also while no answer is expected. A standby is skipped, because it cannot
@@ -265,7 +263,7 @@ static int connect_steps(PGconn *conn, int wake_fd, bool *late, struct err *err)
 			return err_prefix(err, "cannot connect to PostgreSQL at %s port %s",
 				PQhost(conn) == NULL ? "?" : PQhost(conn),
 				PQport(conn) == NULL ? "?" : PQport(conn));
-		progress_note(RESOLVE_MS);
+		progress_note(PROGRESS_RESOLVE_MS);
 		step = PQconnectPoll(conn);
 		if (moved_on(conn, &attempt))
 			deadline_ms = clock_now_ms() + timeout_ms;
@@ -310,7 +308,7 @@ static int connect_through(
 {
 	int r;
 
-	progress_note(RESOLVE_MS);
+	progress_note(PROGRESS_RESOLVE_MS);
 	*out = PQconnectStartParams(keywords->names, keywords->values, 1);
 	if (*out == NULL)
 		return err_memory(err);
