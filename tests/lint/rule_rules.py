@@ -16,6 +16,8 @@ def problems(tree):
         heading = re.match(r"## ([IRO]\d+) ", line)
         if heading:
             rule = heading[1]
+            if rule in rules:
+                yield TABLE, number, f"has {rule} twice"
             rules[rule] = 0
         for path, name in _TEST.findall(line):
             rules[rule] = rules.get(rule, 0) + 1

@@ -211,6 +211,9 @@ class Rules(unittest.TestCase):
     def test_a_rule_without_a_test_is_found(self):
         self.assertTrue(self.check(self.ROW + "## R8 And this\n"))
 
+    def test_a_number_that_two_rules_have_is_found(self):
+        self.assertTrue(self.check(self.ROW + self.ROW))
+
     def test_a_rule_missing_in_the_document_is_found(self):
         self.assertTrue(self.check(self.ROW, **{"src/a.c": "/* rule R9 */\n"}))
 
