@@ -21,17 +21,17 @@ enum phase { PHASE_RUN, PHASE_STOP, PHASE_OVER };
 struct context {
 	struct dispatch_options options;
 	enum phase phase;
-	struct event *round;  /* something changed: scheduler, settler and claimer run once */
-	struct event *linger; /* the verdicts have waited long enough for others */
+	struct event *round; /* something changed: scheduler, settler and claimer run once */
+	struct event *later; /* the same, after a wait */
+	int64_t later_ms;    /* when `later` is due, if it is pending */
 };
 
 /* True from the moment of the stop on: nothing new is delivered. */
 bool context_is_stopping(const struct context *context);
 /* Runs scheduler, settler and claimer once, when the events of this round of the loop are handled. */
 void context_request_round(struct context *context);
-/* Runs them after delay_ms at the latest. */
+/* Runs them after delay_ms at the latest. Of several requests the earliest counts, and the others are forgotten: what waits
+ * longer requests the rest of its time again in that round. */
 void context_request_round_in(struct context *context, int64_t delay_ms);
-/* The same for verdicts that wait for more of them. A timer that runs already is not moved. */
-void context_linger(struct context *context, int64_t delay_ms);
 
 #endif

@@ -134,11 +134,11 @@ static int make_events(struct dispatch *dispatch, struct err *err)
 	if (dispatch->base == NULL)
 		return err_memory(err);
 	context->round = event_new(dispatch->base, -1, 0, on_round, dispatch);
-	context->linger = event_new(dispatch->base, -1, 0, on_round, dispatch);
+	context->later = event_new(dispatch->base, -1, 0, on_round, dispatch);
 	dispatch->tick = event_new(dispatch->base, -1, EV_PERSIST, on_tick, dispatch);
 	dispatch->woken = event_new(dispatch->base, context->options.wake->fd, EV_READ | EV_PERSIST,
 		on_woken, dispatch);
-	if (context->round == NULL || context->linger == NULL || dispatch->tick == NULL ||
+	if (context->round == NULL || context->later == NULL || dispatch->tick == NULL ||
 		dispatch->woken == NULL)
 		return err_memory(err);
 	(void)event_add(dispatch->woken, NULL);
@@ -307,7 +307,7 @@ void dispatch_free(struct dispatch *dispatch)
 	sessions_fini(&dispatch->sessions);
 	free_event(dispatch->woken);
 	free_event(dispatch->tick);
-	free_event(dispatch->context.linger);
+	free_event(dispatch->context.later);
 	free_event(dispatch->context.round);
 	if (dispatch->base != NULL)
 		event_base_free(dispatch->base);

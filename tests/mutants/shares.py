@@ -60,4 +60,10 @@ MUTANTS = [
     mutant("R31", "the place of a removed series stays taken",
            edit("src/report/metrics.c", "\tif (found) {\n\t\tfree(home->series[at]);", "\tif (found)\n\t\thome->series[at]->shown = false;\n\tif (found && home->count > METRICS_MAX_SERIES) {\n\t\tfree(home->series[at]);"),
            tests=["unit/test_metrics.c::a_removed_series_leaves_its_place"]),
+    mutant("R31", "a long wait for a batch replaces a short one",
+           edit("src/dispatch/context.c", "if (event_pending(context->later, EV_TIMEOUT, NULL) && context->later_ms <= at_ms)", "if (false)"),
+           tests=["unit/test_waits.c::the_earlier_of_two_rounds_counts"]),
+    mutant("R31", "a wait takes back a round that was requested",
+           edit("src/dispatch/context.c", "\t(void)event_add(context->later, &in);", "\t(void)event_add(context->round, &in);"),
+           tests=["unit/test_waits.c::a_wait_for_a_round_takes_back_no_other_round"]),
 ]

@@ -36,14 +36,17 @@ void schedule_fini(struct schedule *schedule)
 static bool batch_is_due(
 	struct schedule *schedule, struct connection *connection, size_t count, int64_t now_ms)
 {
+	int64_t left_ms;
+
 	if (count >= connection->batch_max || count >= BATCH_LIMIT ||
 		connection->batch_wait_ms == 0)
 		return true;
-	if (connection->batch_since_ms == 0) {
+	if (connection->batch_since_ms == 0)
 		connection->batch_since_ms = now_ms;
-		context_request_round_in(schedule->context, connection->batch_wait_ms);
-	}
-	return now_ms - connection->batch_since_ms >= connection->batch_wait_ms;
+	left_ms = connection->batch_since_ms + connection->batch_wait_ms - now_ms;
+	if (left_ms > 0)
+		context_request_round_in(schedule->context, left_ms);
+	return left_ms <= 0;
 }
 
 static size_t batch_size(const struct schedule *schedule, const struct connection *connection)

@@ -81,15 +81,28 @@ static const struct {
 	[PG_ERROR_OTHER] = { "dispatch_database_refuses", BY_ROW },
 };
 
+/* The jobs that were given before the hold fail, too. They are not another attempt, so that the first hold is short with
+ * any number of workers. */
+static void hold(struct database_state *database, const struct job *job, bool busy, int64_t now_ms)
+{
+	if (job->given_ms < database->hold_until_ms)
+		return;
+	database->hold_until_ms =
+		now_ms + 1 +
+		backoff_delay_ms(DB_BACKOFF_MS, busy ? DB_BUSY_MAX_MS : DB_BACKOFF_MAX_MS,
+			database->holds++, random_u64());
+}
+
 static void note_fault(struct table *table, const struct job *job)
 {
 	struct database_state *database = &table->database;
 	enum pg_error_class class = db_error_kind(&job->err);
 	bool busy = class == PG_ERROR_BUSY || class == PG_ERROR_SLOW;
 	const int64_t now_ms = clock_now_ms();
-	int64_t delay = backoff_delay_ms(DB_BACKOFF_MS, busy ? DB_BUSY_MAX_MS : DB_BACKOFF_MAX_MS,
-		(int)database->outage.failures, random_u64());
+	int64_t left_ms;
 
+	hold(database, job, busy, now_ms);
+	left_ms = database->hold_until_ms - now_ms;
 	metric_add(metrics_get(table->context->options.metrics, METER_PG_ERRORS,
 			   db_error_class(&job->err), NULL),
 		1);
@@ -97,9 +110,9 @@ static void note_fault(struct table *table, const struct job *job)
 	if (outage_log_failed(&database->outage, class, now_ms))
 		log_warn(lines[class].event, LOG_STR("error", job->err.text),
 			LOG_STR("sqlstate", job->err.state),
-			LOG_STR("class", pg_error_class_name(class)), LOG_INT("retry_in_ms", delay),
+			LOG_STR("class", pg_error_class_name(class)),
+			LOG_INT("retry_in_ms", left_ms > 0 ? left_ms : 0),
 			LOG_STR("next", lines[class].next), LOG_OUTAGE(&database->outage, now_ms));
-	database->hold_until_ms = now_ms + delay;
 }
 
 static void note_success(struct table *table)
@@ -115,6 +128,7 @@ static void note_success(struct table *table)
 				   NULL),
 			1);
 	database->connection_was_lost = false;
+	database->holds = 0;
 }
 
 struct job *jobs_take(struct table *table)

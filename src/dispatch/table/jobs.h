@@ -17,6 +17,7 @@ struct database_state {
 	struct outage_log outage; /* jobs in a row that failed because of the database */
 	bool connection_was_lost; /* one of them lost its connection */
 	int64_t hold_until_ms;    /* no job is started before, because the database failed */
+	int holds;                /* in a row: the next one is longer */
 	unsigned
 		halvings; /* how often worker.claim_batch is halved, because statements were slow */
 	unsigned in_time; /* claims that brought rows in time since the last change of it */

@@ -372,6 +372,7 @@ size_t worker_pool_size(const struct worker_pool *pool)
 void worker_pool_give(struct worker_pool *pool, struct job *job)
 {
 	pool->busy++;
+	job->given_ms = clock_now_ms();
 	/* Never full: no more jobs are given than there are idle workers. */
 	(void)queue_push(pool->todo, job, QUEUE_WAIT_MS);
 }

@@ -147,6 +147,7 @@ struct job {
 	struct claim_request request; /* of a claim; others need a part of it */
 	struct routing *routing;      /* owned copy, to which request.routing points */
 	struct job_streams streams;
+	int64_t given_ms; /* when the pool got it */
 	union {
 		struct settle_job settle;
 		struct claim_job claim;

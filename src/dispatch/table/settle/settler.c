@@ -185,7 +185,7 @@ static bool is_worth_a_transaction(struct table *table, int64_t now_ms)
 
 	if (settle_batching_is_due(&batching, now_ms) || context_is_stopping(table->context))
 		return true;
-	context_linger(table->context, SETTLE_BATCH_WAIT_MS);
+	context_request_round_in(table->context, SETTLE_BATCH_WAIT_MS);
 	return false;
 }
 
