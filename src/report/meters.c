@@ -104,7 +104,7 @@ const struct metric_family meters[METER_COUNT] = {
 		"Connections to PostgreSQL made again after one was lost."),
 	[METER_SET_ASIDE] = GAUGE("inboxd_rows_set_aside",
 		"Rows that PostgreSQL refuses although it takes others, and that are tried alone "
-		"now, by what is done with them: settle, claim.",
+		"now, by what is done with them: settle, claim, record.",
 		"operation"),
 	[METER_PURGED] =
 		COUNTER("inboxd_purged_total", "Rows deleted because their retention was over."),

@@ -746,6 +746,82 @@ def test_a_locked_event_that_must_be_deferred_stops_nothing(start, start_inboxd,
     assert values(streams.read_what_is_there(missing)) == ["m0", "m1", "m2", "m3"]
 
 
+def refuse_to_record(inbox, by):
+    """PostgreSQL refuses to delete or update the rows with the payload 'refused'. Returns the statement that ends it."""
+    if by == "a foreign key":
+        inbox.execute("CREATE TABLE ledger (event bigint REFERENCES inbox.outbox (seq) DEFERRABLE INITIALLY DEFERRED)")
+        return "DROP TABLE ledger"
+    inbox.execute("CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'is kept'; END$$;"
+                  "CREATE TRIGGER keep BEFORE UPDATE ON inbox.outbox FOR EACH ROW WHEN (OLD.payload = 'refused')"
+                  " EXECUTE FUNCTION keep()")
+    return "DROP TRIGGER keep ON inbox.outbox"
+
+
+@pytest.mark.parametrize("kept, by", [("0s", "a foreign key"), ("1h", "a trigger")])
+def test_a_row_that_postgresql_refuses_is_recorded_alone(start, start_inboxd, outbox, streams, events, inbox, kept, by):
+    """In a page with others, and alone. Its event is published once, as all others, and recorded when nothing refuses it."""
+    def open_rows():
+        return [row["payload"].decode() for row in outbox.rows() if row["published_at"] is None]
+
+    def emit(*texts):
+        with outbox.transaction() as emit_one:
+            for text in texts:
+                emit_one(events, "a", text)
+            if by == "a foreign key":
+                emit_one.connection.execute(
+                    "INSERT INTO ledger SELECT seq FROM inbox.outbox WHERE payload = 'refused' ON CONFLICT DO NOTHING")
+
+    start_inboxd().stop()  # creates the schema
+    end = refuse_to_record(inbox, by)
+    emit("1", "2", "refused", "3", "4")
+    sidecar = start(retention={"outbox": kept})
+    eventually(lambda: open_rows() == ["refused"], timeout=15)
+    emit("refused")
+    assert values(streams.read(events, 6, timeout=15)) == ["1", "2", "refused", "3", "4", "refused"]
+    eventually(lambda: sidecar.metric("inboxd_rows_set_aside", operation="record") == 2)
+    emit("5")
+    eventually(lambda: open_rows() == ["refused", "refused"], timeout=15)
+    assert log_has(sidecar, "outbox_rows_refused") and not log_has(sidecar, "outbox_failed")
+    inbox.execute(end)
+    eventually(lambda: open_rows() == [], timeout=30)
+    eventually(lambda: sidecar.metric("inboxd_rows_set_aside", operation="record") == 0)
+    assert values(streams.read_what_is_there(events)) == ["1", "2", "refused", "3", "4", "refused", "5"]
+
+
+def test_a_refused_row_that_must_be_deferred_keeps_its_key(start, start_inboxd, outbox, streams, events, name, inbox):
+    """Its topic is missing, and a trigger refuses to defer it. Later events of its key wait for it."""
+    start_inboxd().stop()  # creates the schema
+    end = refuse_to_record(inbox, "a trigger")
+    missing = f"{name}.missing"
+    with outbox.transaction() as emit:
+        for topic, text in [(missing, "refused"), (events, "e0"), (missing, "m1"), (events, "e1")]:
+            emit(topic, "a", text)
+    sidecar = start()
+    eventually(lambda: {row["payload"] for row in outbox.rows()} == {b"refused", b"m1"}, timeout=15)
+    eventually(lambda: log_has(sidecar, "outbox_rows_refused"))
+    streams.create(missing, 1)
+    assert values(streams.read(missing, 2, timeout=30)) == ["refused", "m1"]
+    eventually(lambda: outbox.count() == 0, timeout=15)
+    inbox.execute(end)
+    assert values(streams.read_what_is_there(events)) == ["e0", "e1"]
+    assert values(streams.read_what_is_there(missing)) == ["refused", "m1"]
+
+
+def test_while_postgresql_refuses_all_rows_nothing_is_sent_twice(start, start_inboxd, outbox, streams, events, inbox):
+    start_inboxd().stop()  # creates the schema
+    inbox.execute("CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'is kept'; END$$;"
+                  "CREATE TRIGGER keep BEFORE DELETE ON inbox.outbox FOR EACH ROW EXECUTE FUNCTION keep()")
+    texts = [f"{number:03}" for number in range(100)]
+    with outbox.transaction() as emit:
+        for text in texts:
+            emit(events, "a", text)
+    sidecar = start()
+    eventually(lambda: sidecar.metric("inboxd_rows_set_aside", operation="record") == 100, timeout=15)
+    inbox.execute("DROP TRIGGER keep ON inbox.outbox")
+    eventually(lambda: outbox.count() == 0, timeout=30)
+    assert values(streams.read_what_is_there(events)) == texts
+
+
 @pytest.mark.slow
 def test_a_table_that_is_locked_for_long_makes_no_copies(start, start_inboxd, outbox, streams, events, inbox):
     """CREATE INDEX lets others read, and lets nobody write."""

@@ -6,37 +6,72 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/time/backoff.h"
 #include "base/time/clock.h"
 
-#define LOG_EVERY_MS 60000
+#define LOG_EVERY_MS   60000
+#define FIRST_PAUSE_MS 1000
+#define LAST_PAUSE_MS  60000
+#define REFUSALS_MOST  32 /* in one call; each costs some statements that fail */
 
 void recorder_init(struct recorder *recorder, const struct recorder_options *options)
 {
 	*recorder = (struct recorder){
 		.options = *options,
 		.locked_limit = LIMIT_INIT(1, LOG_EVERY_MS),
+		.refused_limit = LIMIT_INIT(1, LOG_EVERY_MS),
 	};
+}
+
+void recorder_forget(struct recorder *recorder)
+{
+	unrecorded_fini(&recorder->unrecorded);
+	recorder->retried_seq = 0;
+	recorder->refused_tries = 0;
+	recorder->refused_again_ms = 0;
 }
 
 static void log_locked(struct recorder *recorder, const char *next)
 {
-	const struct unrecorded *unrecorded = &recorder->unrecorded;
 	int64_t held = 0;
+	int64_t lowest = 0;
+	int64_t count;
 
-	if (fault_log_limit_pass(&recorder->locked_limit, clock_now_ms(), &held))
-		log_warn("outbox_rows_locked", LOG_INT("events", (int64_t)unrecorded->count),
-			LOG_INT("seq",
-				unrecorded->count == 0 ? 0 : unrecorded->items[0].result.seq),
-			LOG_STR("next", next), LOG_INT("held_back", held));
+	if (!fault_log_limit_pass(&recorder->locked_limit, clock_now_ms(), &held))
+		return;
+	count = (int64_t)unrecorded_count(&recorder->unrecorded, false, &lowest);
+	log_warn("outbox_rows_locked", LOG_INT("events", count), LOG_INT("seq", lowest),
+		LOG_STR("next", next), LOG_INT("held_back", held));
 }
 
-void recorder_log_locked(struct recorder *recorder)
+static void log_refused(struct recorder *recorder, int64_t count, const char *next)
 {
-	if (unrecorded_is_full(&recorder->unrecorded))
-		log_locked(recorder, "no event is sent until that transaction ends");
-	else if (recorder->unrecorded.count > 0)
-		log_locked(recorder, "other events are published; these are recorded when that "
-				     "transaction ends");
+	int64_t held = 0;
+
+	if (fault_log_limit_pass(&recorder->refused_limit, clock_now_ms(), &held))
+		log_warn("outbox_rows_refused", LOG_INT("events", count),
+			LOG_INT("seq", recorder->refused_seq),
+			LOG_STR("error", recorder->refused_why.text),
+			LOG_STR("sqlstate", recorder->refused_why.state), LOG_STR("next", next),
+			LOG_INT("held_back", held));
+}
+
+void recorder_log_left_out(struct recorder *recorder)
+{
+	const struct unrecorded *unrecorded = &recorder->unrecorded;
+	bool full = unrecorded_is_full(unrecorded);
+	size_t refused = unrecorded_count(unrecorded, true, NULL);
+
+	if (unrecorded->count > refused)
+		log_locked(
+			recorder, full ? "no event is sent until that transaction ends"
+				       : "other events are published; these are recorded when that "
+					 "transaction ends");
+	if (refused > 0)
+		log_refused(recorder, (int64_t)refused,
+			full ? "no event is sent until PostgreSQL accepts changes of these rows"
+			     : "other events are published; these are recorded when PostgreSQL "
+			       "accepts changes of their rows");
 }
 
 /* If the whole table is locked, for example by CREATE INDEX, it waits as long as this instance is elected: after a fault the
@@ -58,16 +93,59 @@ static int settle_all(
 	return r;
 }
 
+/* One row is left, and PostgreSQL refuses it. The search may take longer than an election lasts. */
+static int leave_out(struct recorder *recorder, const struct relay_settle *settle, struct err *err)
+{
+	recorder->refusals++;
+	recorder->refused_seq = settle->results[0].seq;
+	recorder->refused_why = *err;
+	*err = (struct err)ERR_INIT;
+	relay_leave_out(settle);
+	return recorder->options.renew(recorder->options.arg, err);
+}
+
+/* Halves a list that is refused until the row is alone. Each part is a transaction of its own, so a constraint or trigger that is
+ * deferred to the COMMIT concerns no other part. When no row at all is accepted, the cause is the database; but a fault
+ * would publish the events again. So all rows are left out then. */
+static int settle_bisected(struct recorder *recorder, struct db *db,
+	const struct relay_settle *settle, struct err *err)
+{
+	struct relay_settle part = *settle;
+	int r;
+
+	if (recorder->refusals == REFUSALS_MOST) {
+		relay_leave_out(settle);
+		return 0;
+	}
+	r = settle_all(recorder, db, &part, err);
+	if (r != FAULT_DATABASE || !db_is_open(db) || !db_error_may_be_row(err))
+		return r;
+	if (settle->count == 1)
+		return leave_out(recorder, settle, err);
+	part.count = settle->count / 2;
+	r = settle_bisected(recorder, db, &part, err);
+	if (r != 0)
+		return r;
+	part.results = settle->results + part.count;
+	part.count = settle->count - part.count;
+	return settle_bisected(recorder, db, &part, err);
+}
+
 int recorder_record(
 	struct recorder *recorder, struct db *db, struct relay_settle *settle, struct err *err)
 {
 	int r;
 
+	recorder->refusals = 0;
 	settle->instance = recorder->options.instance;
 	settle->published = true;
-	r = settle_all(recorder, db, settle, err);
+	r = settle_bisected(recorder, db, settle, err);
 	settle->published = false;
-	return r != 0 ? r : settle_all(recorder, db, settle, err);
+	if (r == 0)
+		r = settle_bisected(recorder, db, settle, err);
+	if (recorder->refusals == REFUSALS_MOST)
+		recorder->refused_again_ms = 0; /* some rows were left out without a try */
+	return r;
 }
 
 /* An event whose delay is over is tried again: a deferred one is due. A fresh one is asked for, as if it were late. */
@@ -83,26 +161,76 @@ static int try_again(struct recorder *recorder, struct unrecorded_event *event, 
 	return 0;
 }
 
+/* The next of the events in the order of this retry. It begins behind the row that the last one has refused, because a call
+ * refuses a limited number of rows. */
+static struct unrecorded_event *nth(struct recorder *recorder, size_t n)
+{
+	struct unrecorded *unrecorded = &recorder->unrecorded;
+	size_t first = unrecorded_find(unrecorded, recorder->retried_seq + 1);
+
+	return &unrecorded->items[(first + n) % unrecorded->count];
+}
+
+/* Refused rows are tried with growing pauses. */
+static void plan_next(struct recorder *recorder, size_t before, size_t after)
+{
+	recorder->refused_tries = after == 0 || after < before ? 0 : recorder->refused_tries + 1;
+	recorder->refused_again_ms =
+		after == 0 ? 0
+			   : clock_now_ms() + backoff_bound_ms(FIRST_PAUSE_MS, LAST_PAUSE_MS,
+						      recorder->refused_tries);
+	recorder->retried_seq = after == 0 ? 0 : recorder->refused_seq;
+}
+
+/* `results`: those of the events that are tried, in the order of nth(). */
+static int take_results(
+	struct recorder *recorder, const struct relay_result *results, bool due, struct err *err)
+{
+	struct unrecorded *unrecorded = &recorder->unrecorded;
+	size_t before = 0;
+	size_t after = 0;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < unrecorded->count; i++) {
+		struct unrecorded_event *event = nth(recorder, i);
+
+		if (due || !event->result.refused) {
+			before += event->result.refused;
+			after += results->refused;
+			event->result.left_out = results->left_out;
+			event->result.refused = results->refused;
+			results++;
+		}
+		r = try_again(recorder, event, err);
+	}
+	if (due)
+		plan_next(recorder, before, after);
+	return r;
+}
+
 int recorder_retry(struct recorder *recorder, struct db *db, bool keep, struct err *err)
 {
 	struct unrecorded *unrecorded = &recorder->unrecorded;
+	bool due = clock_now_ms() >= recorder->refused_again_ms;
 	CLEANUP(freep) struct relay_result *results = NULL;
-	struct relay_settle settle = { .keep = keep, .count = unrecorded->count };
-	int r = 0;
+	struct relay_settle settle = { .keep = keep };
+	int r;
 
 	if (unrecorded->count == 0)
 		return 0;
 	results = malloc(unrecorded->count * sizeof(*results));
 	if (results == NULL)
 		return err_memory(err);
-	for (size_t i = 0; i < unrecorded->count; i++)
-		results[i] = unrecorded->items[i].result;
+	for (size_t i = 0; i < unrecorded->count; i++) {
+		const struct relay_result *result = &nth(recorder, i)->result;
+
+		if (due || !result->refused)
+			results[settle.count++] = *result;
+	}
 	settle.results = results;
 	r = recorder_record(recorder, db, &settle, err);
-	for (size_t i = 0; r == 0 && i < unrecorded->count; i++) {
-		unrecorded->items[i].result.left_out = results[i].left_out;
-		r = try_again(recorder, &unrecorded->items[i], err);
-	}
+	if (r == 0)
+		r = take_results(recorder, results, due, err);
 	if (r == 0)
 		unrecorded_drop_recorded(unrecorded);
 	return r;

@@ -1,7 +1,6 @@
 /*
- * Records the results of flights in the table, and later those that it had to leave out because somebody had locked their rows
- * (unrecorded.h). Blocks for a few statements on the connection of the relay, and as long as the whole table is locked. One
- * thread.
+ * Records the results of flights in the table, and later those that it had to leave out (unrecorded.h). Blocks for a few
+ * statements on the connection of the relay, and as long as the whole table is locked. One thread.
  */
 #ifndef INGEST_RELAY_RECORDER_H
 #define INGEST_RELAY_RECORDER_H
@@ -26,11 +25,23 @@ struct recorder {
 	struct recorder_options options;
 	struct unrecorded unrecorded;
 	struct fault_log_limit locked_limit;
+	/* Rows that PostgreSQL refuses to change: */
+	struct fault_log_limit refused_limit;
+	int refusals;        /* in this call of recorder_record() */
+	int64_t refused_seq; /* the last row that was refused alone, and why */
+	struct err refused_why;
+	int64_t retried_seq; /* the next retry begins behind this row */
+	int refused_tries;   /* in succession, without success */
+	int64_t refused_again_ms;
 };
 
 void recorder_init(struct recorder *recorder, const struct recorder_options *options);
 
-/* Published events first, and alone. Uses `keep`, `results` and `count` of `settle`, and sets `left_out` of the results.
+/* Forgets what was left out, after a fault. */
+void recorder_forget(struct recorder *recorder);
+
+/* Published events first, and alone. Uses `keep`, `results` and `count` of `settle`, and sets `left_out` and `refused` of the
+ * results. A row that PostgreSQL refuses to change is found by halves, and the others are recorded.
  * RELAY_ANOTHERS: as relay_settle(), or from options.renew(). */
 int recorder_record(
 	struct recorder *recorder, struct db *db, struct relay_settle *settle, struct err *err);
@@ -40,7 +51,7 @@ int recorder_retry(struct recorder *recorder, struct db *db, bool keep, struct e
  * does not know yet that they were sent or deferred. FAULT_MEMORY. */
 int recorder_collect_open(
 	const struct recorder *recorder, int64_t tip, struct holes *open, struct err *err);
-/* Writes a line, at most one a minute, if something is not recorded. */
-void recorder_log_locked(struct recorder *recorder);
+/* Writes a line about locked rows and one about refused ones, at most one a minute of each, if something is not recorded. */
+void recorder_log_left_out(struct recorder *recorder);
 
 #endif

@@ -112,7 +112,8 @@ static struct relay_page page_of(const struct relay *relay)
 
 static void show_memory(struct relay *relay)
 {
-	relay_gauges_show_memory(&relay->gauges, relay->elected, &relay->holes, &relay->holds);
+	relay_gauges_show_memory(&relay->gauges, relay->elected, &relay->holes, &relay->holds,
+		unrecorded_count(&relay->recorder.unrecorded, true, NULL));
 }
 
 /* After a fault. What was not recorded is read again. The backlog stays in the metrics: it does not shrink while the
@@ -124,7 +125,7 @@ static void forget(struct relay *relay)
 	holes_clear(&relay->holes);
 	holds_clear(&relay->holds);
 	stalls_fini(&relay->flight.stalls);
-	unrecorded_fini(&relay->recorder.unrecorded);
+	recorder_forget(&relay->recorder);
 	show_memory(relay);
 }
 
@@ -272,17 +273,21 @@ static int record(struct relay *relay, struct err *err)
 		return r;
 	FAULT_POINT("outbox_recorded");
 	r = flight_recorded(flight, err);
-	recorder_log_locked(&relay->recorder);
+	recorder_log_left_out(&relay->recorder);
 	return r;
 }
 
 /* What earlier flights have left out. */
 static int look_at_unrecorded(struct relay *relay, struct err *err)
 {
+	int r;
+
 	if (relay->recorder.unrecorded.count == 0 || !is_time(&relay->unrecorded_ms, UNRECORDED_MS))
 		return 0;
-	return recorded(relay, recorder_retry(&relay->recorder, relay->periodic.db,
-				       config_of(relay)->retention.outbox != 0, err));
+	r = recorded(relay, recorder_retry(&relay->recorder, relay->periodic.db,
+				    config_of(relay)->retention.outbox != 0, err));
+	recorder_log_left_out(&relay->recorder);
+	return r;
 }
 
 static void note_flight(struct relay *relay)

@@ -15,12 +15,13 @@ struct relay_gauges {
 	struct metric *holes;
 	struct metric *held_keys;
 	struct metric *held_topics;
+	struct metric *refused;
 };
 
 void relay_gauges_init(struct relay_gauges *gauges, struct metrics *metrics);
-/* Whether this instance is elected, and what it remembers. */
+/* Whether this instance is elected, and what it remembers. `refused`: rows that PostgreSQL refuses to change. */
 void relay_gauges_show_memory(const struct relay_gauges *gauges, bool elected,
-	const struct holes *holes, const struct holds *holds);
+	const struct holes *holes, const struct holds *holds, size_t refused);
 void relay_gauges_show_backlog(
 	const struct relay_gauges *gauges, const struct relay_backlog *backlog);
 

@@ -37,6 +37,22 @@ bool unrecorded_has(const struct unrecorded *unrecorded, int64_t seq)
 	return at < unrecorded->count && unrecorded->items[at].result.seq == seq;
 }
 
+size_t unrecorded_count(const struct unrecorded *unrecorded, bool refused, int64_t *lowest)
+{
+	size_t count = 0;
+	int64_t first = 0;
+
+	for (size_t i = 0; i < unrecorded->count; i++) {
+		if (unrecorded->items[i].result.refused != refused)
+			continue;
+		if (count++ == 0)
+			first = unrecorded->items[i].result.seq;
+	}
+	if (lowest != NULL)
+		*lowest = first;
+	return count;
+}
+
 bool unrecorded_is_full(const struct unrecorded *unrecorded)
 {
 	return unrecorded->count >= UNRECORDED_MOST;

@@ -1,8 +1,9 @@
 /*
- * The results of events that cannot be recorded yet, because somebody has locked their rows: an operator who looks before
- * the COMMIT of a discard, or a service that reads FOR UPDATE. The flight of such an event is over. The event is not sent again,
- * nothing else waits, and the relay records it when the lock is gone. After a fault of the relay the next one reads the rows: an
- * event that was published is then published once more.
+ * The results of events that cannot be recorded yet. Either somebody has locked their rows: an operator who looks before
+ * the COMMIT of a discard, or a service that reads FOR UPDATE. Or PostgreSQL refuses to change them: a foreign key of the service,
+ * or a trigger that raises an error. The flight of such an event is over. The event is not sent again, nothing else waits, and the
+ * relay records it when the lock or the cause is gone. After a fault of the relay the next one reads the rows: an event that was
+ * published is then published once more.
  *
  * Sorted by seq. Pure. One thread.
  */
@@ -40,6 +41,8 @@ void unrecorded_drop_recorded(struct unrecorded *unrecorded);
 /* The place of the first event with this seq or a later one; `count` if there is none. */
 size_t unrecorded_find(const struct unrecorded *unrecorded, int64_t seq);
 bool unrecorded_has(const struct unrecorded *unrecorded, int64_t seq);
+/* How many there are of one kind. `lowest` (may be NULL) receives the first seq of them, or 0. */
+size_t unrecorded_count(const struct unrecorded *unrecorded, bool refused, int64_t *lowest);
 bool unrecorded_is_full(const struct unrecorded *unrecorded);
 
 #endif

@@ -292,13 +292,27 @@ static int add_deferred(struct params *params, const struct relay_settle *settle
 	return count;
 }
 
+static void mark_all(const struct relay_settle *settle, bool refused)
+{
+	for (size_t i = 0; i < settle->count; i++) {
+		if (!is_of(settle, &settle->results[i]))
+			continue;
+		settle->results[i].left_out = refused;
+		settle->results[i].refused = refused;
+	}
+}
+
+void relay_leave_out(const struct relay_settle *settle)
+{
+	mark_all(settle, true);
+}
+
 /* Both lists are in the order of seq, or nearly. */
 static void mark_left_out(const struct relay_settle *settle, const struct rows *rows)
 {
 	size_t at = 0;
 
-	for (size_t i = 0; i < settle->count; i++)
-		settle->results[i].left_out &= !is_of(settle, &settle->results[i]);
+	mark_all(settle, false);
 	for (int row = 0; row < rows_count(rows); row++) {
 		for (size_t tries = 0; tries < settle->count; tries++, at++) {
 			struct relay_result *result = &settle->results[at % settle->count];

@@ -120,7 +120,8 @@ struct relay_result {
 	const char *error;
 	int32_t partition; /* RELAY_PUBLISHED */
 	int64_t offset;
-	bool left_out; /* set: somebody has locked the row, and nothing is recorded */
+	bool left_out; /* set: nothing is recorded, because somebody has locked the row */
+	bool refused;  /* left out, because PostgreSQL refuses to change the row */
 };
 /* Published events and the others are recorded in transactions of their own, the published ones first. So a fault that
  * keeps an event from being deferred makes no copy of a published one. */
@@ -135,6 +136,8 @@ struct relay_settle {
 /* Records the results, except those whose rows somebody has locked. RELAY_ANOTHERS: nothing is recorded. db_error_is_lock():
  * nothing is recorded; call again. It waits for a row only if that was locked after the statement had looked at it. */
 int relay_settle(struct db *db, struct relay_settle *settle, struct err *err);
+/* Marks the results that relay_settle() would record as refused. */
+void relay_leave_out(const struct relay_settle *settle);
 
 /* For metrics; counts end at `cap`. */
 struct relay_backlog {
