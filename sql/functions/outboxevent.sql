@@ -1,9 +1,10 @@
 -- The table of Debezium's outbox event router as a view, for services that were written for it. An INSERT emits an event
--- with the topic, key, value and headers that the router would give it by default. A DELETE does nothing: Quarkus
--- deletes each row directly after its INSERT.
+-- with the topic, key, value and headers that the router would give it by default. A DELETE does not take it
+-- back: Quarkus deletes each row directly after its INSERT.
 
--- The rows that this transaction inserted, so that its DELETE finds them and reports one row. They are in a setting of the
--- transaction, which a rollback to a savepoint resets. A user who changes it sees what they wrote: the view reads no table.
+-- The rows that this transaction inserted, so that its DELETE finds them and reports one row. They are in settings of the
+-- transaction, which a rollback to a savepoint resets: their number in one, and 50 rows in each of the others, because each
+-- INSERT copies a setting as a whole. A user who changes them sees what they wrote: the view reads no table.
 CREATE OR REPLACE VIEW inbox.outboxevent AS
 SELECT (e.event ->> 0)::uuid AS id,
        (e.event ->> 1) COLLATE "C" AS aggregatetype,
@@ -12,9 +13,10 @@ SELECT (e.event ->> 0)::uuid AS id,
        (e.event ->> 4)::timestamptz AS "timestamp",
        NULL::text AS payload,
        NULL::text AS tracingspancontext
-FROM jsonb_array_elements(
-    ('[' || coalesce(substring(current_setting('inboxd.outboxevent_' || 'inbox.outbox'::regclass::oid, true) FROM '^[[].*'), '')
-     || ']')::jsonb) AS e(event);
+FROM (SELECT 'inboxd.outboxevents_' || 'inbox.outbox'::regclass::oid AS name) AS setting
+CROSS JOIN LATERAL generate_series(0, coalesce(nullif(current_setting(setting.name, true), ''), '-1')::int / 50) AS part
+CROSS JOIN LATERAL jsonb_array_elements(
+    ('[' || coalesce(current_setting(setting.name || '_' || part, true), '') || ']')::jsonb) AS e(event);
 
 -- tracingspancontext is a text of Java properties; of these, traceparent becomes a header. As with the router, a timestamp
 -- does not become the time of the record, which Kafka compares with its clock; nor the time of the emit, because the age of an
@@ -26,7 +28,9 @@ DECLARE
     key bytea := convert_to(NEW.aggregateid, 'UTF8');
     data bytea := convert_to(NEW.payload, 'UTF8');
     trace text := substring(NEW.tracingspancontext FROM E'(?n)^traceparent=(\\S+)');
-    setting text := 'inboxd.outboxevent_' || 'inbox.outbox'::regclass::oid;
+    setting text := 'inboxd.outboxevents_' || 'inbox.outbox'::regclass::oid;
+    earlier int := coalesce(nullif(current_setting(setting, true), ''), '0')::int;
+    part text := setting || '_' || earlier / 50;
     fault text := CASE
         WHEN coalesce(NEW.aggregatetype, '') = '' THEN 'aggregatetype is empty; it becomes part of the topic'
         WHEN NEW.timestamp < 'epoch' OR NEW.timestamp >= '10000-01-01 00:00:00Z'
@@ -45,14 +49,29 @@ BEGIN
             jsonb_build_array(jsonb_build_array('id', NEW.id), jsonb_build_array('eventType', NEW.type))
             || CASE WHEN trace IS NOT NULL THEN jsonb_build_array(jsonb_build_array('traceparent', trace)) ELSE '[]' END,
             data);
-    PERFORM set_config(setting, concat_ws(',', substring(current_setting(setting, true) FROM '^[[].*'),
+    PERFORM set_config(part, concat_ws(',', nullif(current_setting(part, true), ''),
         jsonb_build_array(NEW.id, NEW.aggregatetype, left(NEW.aggregateid, 1024), NEW.type, NEW.timestamp)), true);
+    PERFORM set_config(setting, (earlier + 1)::text, true);
     RETURN NEW;
 END $$;
 
+-- Forgets the row if it is one of the last, so that a transaction that deletes each row at once keeps none.
 CREATE OR REPLACE FUNCTION inbox.delete_outboxevent() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    setting text := 'inboxd.outboxevents_' || 'inbox.outbox'::regclass::oid;
+    stored int := coalesce(nullif(current_setting(setting, true), ''), '0')::int;
+    part text := setting || '_' || (stored - 1) / 50;
+    kept text;
+    forgotten int;
 BEGIN
+    SELECT string_agg(e.event::text, ',' ORDER BY e.n) FILTER (WHERE e.event ->> 0 <> OLD.id::text),
+           count(*) FILTER (WHERE e.event ->> 0 = OLD.id::text)
+    INTO kept, forgotten
+    FROM jsonb_array_elements(('[' || coalesce(current_setting(part, true), '') || ']')::jsonb) WITH ORDINALITY AS e(event, n);
+    IF forgotten > 0 THEN
+        PERFORM set_config(part, coalesce(kept, ''), true), set_config(setting, (stored - forgotten)::text, true);
+    END IF;
     RETURN OLD;
 END $$;
 

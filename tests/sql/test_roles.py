@@ -268,7 +268,7 @@ def test_a_service_makes_requests_repeatable_and_reads_no_other_response(granted
 
 
 def test_a_service_reads_no_event_of_others_in_the_view(granted, as_role):
-    """The setting with its range of rows is no secret."""
+    """The setting with the number of its rows is no secret."""
     granted.execute("INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type) VALUES ('a', 'secret', 't')")
     oid = value(granted, "SELECT 'inbox.outbox'::regclass::oid")
     service = as_role("inboxd_service")
@@ -277,7 +277,7 @@ def test_a_service_reads_no_event_of_others_in_the_view(granted, as_role):
     for isolation in ("READ COMMITTED", "REPEATABLE READ"):
         with service.transaction():
             service.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
-            service.execute(f"SELECT set_config('inboxd.outboxevent_{oid}', '1 9223372036854775807', true)")
+            service.execute(f"SELECT set_config('inboxd.outboxevents_{oid}', '99', true)")
             assert service.execute("SELECT * FROM inbox.outboxevent").fetchall() == []
             assert service.execute("SELECT FROM inbox.outboxevent WHERE pg_temp.look(aggregateid)").fetchall() == []
             service.execute("INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type) VALUES ('a', 'own', 't')")
