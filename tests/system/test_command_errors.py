@@ -127,6 +127,7 @@ def test_check_names_row_level_security(inboxd, hides, table):
     (failed,) = [check for check in answer["checks"] if check["result"] == "failed"]
     assert failed["name"] == ("privileges" if table == "outbox" else "schema")
     assert f'"{table}"' in failed["text"] and HIDDEN in failed["advice"]
+    assert failed["advice"].endswith("SET row_security = on")
 
 
 def test_a_standby_is_reported_as_a_standby(inboxd, postgres_server):

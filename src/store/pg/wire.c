@@ -73,7 +73,8 @@ int wire_error(const struct pg_result *result, struct err *err)
 	if (function != NULL && strcmp(function, "check_enable_rls") == 0)
 		return err_advise(err,
 			"row-level security hides its rows from inboxd; switch it off with ALTER "
-			"TABLE "
-			"... DISABLE ROW LEVEL SECURITY, or give the user of inboxd BYPASSRLS");
+			"TABLE ... DISABLE ROW LEVEL SECURITY, or give the user of inboxd "
+			"BYPASSRLS; if a trigger of yours uses this table: ALTER FUNCTION ... SET "
+			"row_security = on");
 	return FAULT_DATABASE;
 }
