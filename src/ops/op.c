@@ -142,7 +142,9 @@ static int add_hint(enum command command, const char *schema, struct err *err)
 		     command == COMMAND_AUDIT || command == COMMAND_CONSUMERS ||
 		     command == COMMAND_OUTBOX || command == COMMAND_REQUESTS;
 
-	if (err_advice(err)[0] != '\0')
+	/* An error that has an advice needs no other one. An exception is a wrong password: the advice of the connection knows nothing of the
+	 * variables of a command. */
+	if (err_advice(err)[0] != '\0' && strcmp(err->state, "28P01") != 0)
 		return 0;
 	if (strcmp(err->state, "42501") == 0) {
 		(void)err_prefix(err, GRANT, reads ? "inboxd_reader" : "inboxd_operator");

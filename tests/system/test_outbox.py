@@ -652,7 +652,7 @@ def test_a_hole_that_stays_open_makes_no_poll_of_a_later_relay_dear(start, outbo
             eventually(lambda: sidecar.metric("inboxd_outbox_leader"), timeout=40)
             assert idle_cost(inbox) < 50
             assert inbox.value("SELECT (inbox.outbox_status() ->> 'waiting')::int") == 0
-    assert sum(streams.log_end(events).values()) == count
+        assert sum(streams.log_end(events).values()) == count
     eventually(lambda: sum(streams.log_end(events).values()) == count + 1)
     eventually(lambda: inbox.value("SELECT floor = tip AND hole_first = '{}' FROM inbox.outbox_relay"), timeout=20)
 

@@ -140,7 +140,7 @@ def test_undelivered_messages_of_the_old_owner_are_returned_at_once(two_partitio
 def test_open_deliveries_of_the_old_owner_end_within_one_timeout(two_partitions, start_inboxd, handler, streams, inbox):
     """R12: extensions do not change this limit; after it the new owner delivers the key."""
     first = start_inboxd(worker={"lease": "30s"})
-    old = handler(first, always(NEVER), timeout_ms=2000)
+    old = handler(first, always(NEVER), timeout_ms=5000)
     streams.produce_many(two_partitions, [
         {"value": b"{}", "key": f"k{number}", "partition": number, "headers": [("id", f"e{number}")]}
         for number in range(2)])
