@@ -39,7 +39,8 @@ void status_page_add(struct buf *json, void *arg)
 	buf_addf(json,
 		",\"database_ok\":%s,\"broker_ok\":%s,\"group_joined\":%s,\"away\":%s,\"stopping\":"
 		"%s,\"sends_only\":%s",
-		atomic_load(&health->database_ok) ? "true" : "false",
+		atomic_load(&health->database_ok) && !atomic_load(&health->storing_fails) ? "true"
+											  : "false",
 		atomic_load(&health->sends_only)  ? "null"
 		: atomic_load(&health->broker_ok) ? "true"
 						  : "false",

@@ -68,7 +68,7 @@ static void check_database(const struct health_view *view, struct buf *detail)
 		buf_addf(detail,
 			"PostgreSQL last confirmed a heartbeat %lld s ago, the lease is %lld s",
 			seconds(age_ms), seconds(view->lease_ms));
-	else if (!view->health->database_ok)
+	else if (!view->health->database_ok || view->health->storing_fails)
 		buf_add_str(detail, "PostgreSQL is unreachable or refuses to work, trying again");
 }
 

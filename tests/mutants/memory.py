@@ -298,6 +298,9 @@ MUTANTS = [
            edit("src/dispatch/order/retry_policy.c", "\t\tfail_attempt(rules, entry, -1, END_SETTLED);", "\t\tdone(entry, verdict);"),
            tests=["unit/test_retry_policy.c::settled_is_a_failure_unless_the_row_is_completed"]),
     # R9
+    mutant("R9", "a heartbeat hides that no row is accepted",
+           edit("src/http/health.c", "!view->health->database_ok || view->health->storing_fails", "!view->health->database_ok"),
+           tests=["system/test_refused_rows.py::test_a_table_that_accepts_no_row_is_not_ready_until_it_does"]),
     mutant("R9", "a part of a record is replayed as the record",
            edit("sql/functions/replay.sql", "IF strpos(reject.reason, 'not kept whole: ') > 0 THEN", "IF false THEN"),
            tests=["system/test_ingest.py::test_of_a_record_far_above_the_limit_a_part_is_kept"]),

@@ -5,7 +5,7 @@ that refuses every row is an outage, and no row is rejected for it.
 import pytest
 
 from support.scripts import always, DONE
-from support.wait import eventually
+from support.wait import eventually, throughout
 from support.wire import retry
 
 REFUSE = """
@@ -86,6 +86,17 @@ def test_a_table_of_the_user_that_refuses_every_row_is_an_outage(inboxd, handler
     inbox.wait_processed(61)
     assert client.event_ids == [*first, "later"]
     assert inbox.rejects() == []
+
+
+def test_a_table_that_accepts_no_row_is_not_ready_until_it_does(start_inboxd, streams, topic, inbox):
+    """The heartbeats succeed all the time."""
+    sidecar = start_inboxd(worker={"lease": "3s"})
+    inbox.execute("ALTER TABLE inbox.inbox_messages ADD CONSTRAINT never CHECK (false) NOT VALID")
+    streams.events(topic, ["a", "b"])
+    eventually(lambda: "database" in sidecar.get("/readyz")[2])
+    throughout(lambda: sidecar.get("/readyz")[0] == 503, seconds=4, every=0.05)
+    inbox.execute("ALTER TABLE inbox.inbox_messages DROP CONSTRAINT never")
+    eventually(lambda: sidecar.get("/readyz")[0] == 200)
 
 
 def test_replaying_rejects_leaves_out_the_one_that_is_refused(inboxd, handler, streams, topic, inbox):

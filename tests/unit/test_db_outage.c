@@ -17,7 +17,7 @@
 static void a_watermark_that_differs_is_no_failure(void **state)
 {
 	struct ingest *ingest = calloc(1, sizeof(*ingest));
-	struct health health = { .database_ok = true };
+	struct health health = { .storing_fails = false };
 	struct err err = ERR_INIT;
 	FILE *file = tmpfile();
 	int old = dup(STDERR_FILENO);

@@ -89,7 +89,7 @@ void db_outage_begin(struct ingest *ingest, const struct err *err)
 		by_row && refused->rows <= FEW_ROWS ? FEW_RETRY_MS : reaction->last_retry_ms);
 	mark_down(ingest);
 	if (reaction->away)
-		atomic_store(&ingest->options.health->database_ok, false);
+		atomic_store(&ingest->options.health->storing_fails, true);
 	if (outage_log_failed(&ingest->outage.log, kind, now_ms))
 		log_warn(reaction->event, LOG_STR("error", err->text),
 			LOG_STR("sqlstate", err->state),
@@ -116,7 +116,7 @@ void db_outage_over(struct ingest *ingest)
 		log_info("database_back", LOG_INT("failures", ended.failures),
 			LOG_OUTAGE_ENDED(&ended, clock_now_ms()));
 	ingest->outage.attempt = 0;
-	atomic_store(&ingest->options.health->database_ok, true);
+	atomic_store(&ingest->options.health->storing_fails, false);
 }
 
 /* --- Comparing the watermarks ------------------------------------------------------------------ */
