@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import os
+import pathlib
 import pwd
 import random
 import shutil
@@ -37,6 +38,18 @@ def free_port():
                 continue
             return port
     raise StartFailed("no free port between 20000 and 32000 on 127.0.0.1")
+
+
+def is_writing_its_log(pid):
+    """Whether the thread of the program that writes its log is at work. A thread that was woken counts at once."""
+    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            name, state = task.read_text().split("(", 1)[1].rsplit(")", 1)
+        except OSError:
+            continue  # the thread has ended
+        if name == "log":
+            return state.split()[0] in ("R", "D")
+    return False
 
 
 class FullPipe:

@@ -9,6 +9,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
@@ -142,7 +143,12 @@ class Sidecar:
 
     @property
     def stderr(self):
-        """Everything it has written, across restarts."""
+        """Everything it has written, across restarts. A thread of its own writes the log: this waits for what was logged
+        before an answer that the test has seen. It does not wait for a stopped process."""
+        if self.process is not None and self.process.poll() is None:
+            deadline = time.monotonic() + 5
+            while process.is_writing_its_log(self.process.pid) and time.monotonic() < deadline:
+                time.sleep(0.001)
         return pathlib.Path(self.log).read_text(encoding="utf-8", errors="replace")
 
     def sanitizer_report(self):
