@@ -527,7 +527,7 @@ int config_load(struct config **out, const struct config_sources *sources, struc
 		r = read_layers(&loading, err);
 	}
 	if (r == 0)
-		r = entries_complete(entries, err);
+		r = entries_complete(entries, sources->without_kafka, err);
 	if (r == 0) {
 		given = entries;
 		entries = NULL;

@@ -61,6 +61,10 @@ MUTANTS = [
     mutant("R22", "PostgreSQL always gets the old password",
            edit("src/config/secret.c", "fresh != NULL || !buf_ok(scratch) ? fresh : setting->value", "setting->value"),
            tests=[SECURITY + "test_the_password_of_postgresql_is_changed_while_it_runs"]),
+    mutant("R22", "each command reads all secrets",
+           edit("src/config/sources/entries.c", "r = complete(entry, !unused, err);", "r = complete(entry, !unused || unused, err);"),
+           tests=["unit/test_config.c::without_kafka_its_secrets_are_not_read_and_not_shown",
+                  "system/test_config.py::test_a_command_that_does_not_use_kafka_reads_none_of_its_secrets"]),
     # R23
     mutant("R23", "a log line waits for the reader of stderr",
            edit("src/base/log_output.c", "\tif (!output.started) {", "\tif (!output.started || length > 0) {"),

@@ -137,6 +137,15 @@ def test_secrets_are_read_from_files_and_never_shown(make_inboxd):
     assert "hunter2" not in done.stdout + done.stderr
 
 
+def test_a_command_that_does_not_use_kafka_reads_none_of_its_secrets(make_inboxd):
+    """The job of the migration has only the secret of the schema's owner."""
+    sidecar = make_inboxd(kafka={"sasl.password": "file:/nowhere/kafka"})
+    assert sidecar.command("check").returncode == 2
+    for command in ("migrate", "status", "list", "config"):
+        done = sidecar.command(command)
+        assert done.returncode == 0, done.stderr
+
+
 def check_socket(sidecar):
     done = sidecar.command("check", "--json")
     (found,) = (line for line in json.loads(done.stdout)["checks"] if line["name"] == "socket")

@@ -752,6 +752,18 @@ static void without_kafka_its_keys_are_not_required(void **state)
 	assert_loads(world);
 }
 
+static void without_kafka_its_secrets_are_not_read_and_not_shown(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH "  sasl.password: file:/nowhere/kafka\n");
+	world->sources.without_kafka = true;
+	assert_loads(world);
+	assert_line(world, "kafka.sasl.password", "***", "@/inboxd.yaml:5 (file:/nowhere/kafka)");
+	world_set(world, "postgres.password=file:/nowhere/postgres");
+	assert_refused(world, "--set (file:/nowhere/postgres): postgres.password: cannot open");
+}
+
 static void a_missing_file_is_an_error(void **state)
 {
 	struct world *world = *state;
@@ -842,6 +854,7 @@ int main(void)
 		RULE(required_kafka_keys_are_named_with_advice),
 		RULE(a_mistyped_name_is_reported_with_the_missing_key),
 		RULE(without_kafka_its_keys_are_not_required),
+		RULE(without_kafka_its_secrets_are_not_read_and_not_shown),
 		RULE(a_missing_file_is_an_error),
 		RULE(a_default_is_reduced_to_fit_configured_values),
 		RULE(any_allocation_may_fail),

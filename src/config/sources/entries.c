@@ -161,8 +161,8 @@ int entries_put_entry(struct entries *entries, const struct entry *entry, struct
 
 /* Replaces a text file:/path by the content of the file. Adds the text to the origin, because an error in the
  * content is not to be corrected where the path is written. Keeps the path of a single text for secret.h,
- * which reads it again. */
-static int read_file(struct entry *entry, char **text, struct err *err)
+ * which reads it again. A file that is not needed is not opened: its text stays. */
+static int read_file(struct entry *entry, char **text, bool needed, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf content = BUF_INIT;
 	const char *path = *text + strlen("file:");
@@ -176,8 +176,10 @@ static int read_file(struct entry *entry, char **text, struct err *err)
 	}
 	if (r == 0 && entry->texts.count == 1)
 		r = string_copy(&entry->file, path, strlen(path), err);
-	if (r == 0)
-		r = secret_read(path, &content, err);
+	entry->from_file = true;
+	if (r != 0 || !needed)
+		return r;
+	r = secret_read(path, &content, err);
 	if (r == 0)
 		r = string_copy(
 			&fresh, content.length == 0 ? "" : content.data, content.length, err);
@@ -187,12 +189,11 @@ static int read_file(struct entry *entry, char **text, struct err *err)
 		return r;
 	free(*text);
 	*text = fresh;
-	entry->from_file = true;
 	return 0;
 }
 
 /* First the files, because a list can be in a file, too. */
-static int complete(struct entry *entry, struct err *err)
+static int complete(struct entry *entry, bool needed, struct err *err)
 {
 	CLEANUP(strings_fini) struct strings texts = { NULL, 0 };
 	CLEANUP(buf_fini) struct buf joined = BUF_INIT;
@@ -203,7 +204,7 @@ static int complete(struct entry *entry, struct err *err)
 
 	for (size_t i = 0; i < before.count && r == 0; i++) {
 		if (strncmp(before.items[i], "file:/", strlen("file:/")) == 0)
-			r = read_file(entry, &before.items[i], err);
+			r = read_file(entry, &before.items[i], needed, err);
 	}
 	if (r < 0 || (!split && !join))
 		return r;
@@ -224,12 +225,17 @@ static int complete(struct entry *entry, struct err *err)
 	return 0;
 }
 
-int entries_complete(struct entries *entries, struct err *err)
+int entries_complete(struct entries *entries, bool without_kafka, struct err *err)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < entries->count && r == 0; i++)
-		r = complete(&entries->items[i], err);
+	for (size_t i = 0; i < entries->count && r == 0; i++) {
+		struct entry *entry = &entries->items[i];
+		bool unused = without_kafka && entry->option == NULL &&
+			      strcmp(entry->section->name, "kafka") == 0;
+
+		r = complete(entry, !unused, err);
+	}
 	return r;
 }
 

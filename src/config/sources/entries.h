@@ -39,7 +39,7 @@ struct entry {
 	bool list;
 	bool commas;
 	bool standard;
-	bool from_file; /* a text was read from a file */
+	bool from_file; /* a text is that of a file, or names a file that is not needed */
 	bool removed;   /* a reload found the key not written any more: it has no text */
 };
 
@@ -72,8 +72,10 @@ bool entries_are_equal(const struct entries *a, const struct entries *b);
 /* Makes the texts final: replaces each file:/path by the content of the file (without one newline at
  * its end), splits at commas where a list is expected, and joins lists with commas for the libraries.
  * Blocks while reading files. Call it once, when all layers are there: a text that a higher layer
- * replaced is not looked at. FAULT_CONFIG names the place, the key and the file; FAULT_MEMORY. */
-int entries_complete(struct entries *entries, struct err *err);
+ * replaced is not looked at. `without_kafka`: no file of a key that librdkafka gets is opened, because the
+ * command does not connect to Kafka and its user may have no access to the secrets.
+ * FAULT_CONFIG names the place, the key and the file; FAULT_MEMORY. */
+int entries_complete(struct entries *entries, bool without_kafka, struct err *err);
 
 /* True when a changed value takes effect at SIGHUP. */
 bool entry_is_reloadable(const struct entry *entry);
