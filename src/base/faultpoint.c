@@ -21,7 +21,7 @@
 #define HOLD_US    10000
 
 struct rule {
-	char name[NAME_BYTES];
+	char name[NAME_BYTES]; /* as in the file, with the thread */
 	char action[NAME_BYTES];
 	int nth; /* 0 = every hit */
 	int hits;
@@ -67,34 +67,59 @@ static void refresh(const char *path)
 	read_rules(path);
 }
 
-static bool find_action(const char *path, const char *name, char out[NAME_BYTES])
+/* The words of a rule have no spaces. */
+static void name_thread(char out[NAME_BYTES])
 {
+	if (pthread_getname_np(pthread_self(), out, NAME_BYTES) != 0)
+		out[0] = '\0';
+	for (char *c = out; *c != '\0'; c++)
+		if (*c == ' ')
+			*c = '_';
+}
+
+static bool is_for(const struct rule *rule, const char *thread, const char *point)
+{
+	const char *colon = strchr(rule->name, ':');
+	size_t length = colon == NULL ? 0 : (size_t)(colon - rule->name);
+
+	if (colon == NULL)
+		return strcmp(rule->name, point) == 0;
+	return strcmp(colon + 1, point) == 0 && strlen(thread) == length &&
+	       memcmp(rule->name, thread, length) == 0;
+}
+
+/* Copies the rule of this hit. */
+static bool find_rule(const char *path, const char *point, struct rule *out)
+{
+	char thread[NAME_BYTES];
 	bool found = false;
 
+	name_thread(thread);
 	(void)pthread_mutex_lock(&lock);
 	refresh(path);
 	for (size_t i = 0; i < rule_count && !found; i++) {
 		struct rule *rule = &rules[i];
 
-		if (strcmp(rule->name, name) != 0)
+		if (!is_for(rule, thread, point))
 			continue;
 		rule->hits++;
 		found = rule->nth == 0 || rule->hits == rule->nth;
 		if (found)
-			memcpy(out, rule->action, NAME_BYTES);
+			*out = *rule;
 	}
 	(void)pthread_mutex_unlock(&lock);
 	return found;
 }
 
-static bool has_rule(const char *path, const char *name, const char *action)
+static bool is_armed(const char *path, const struct rule *rule)
 {
 	bool found = false;
 
 	(void)pthread_mutex_lock(&lock);
 	refresh(path);
 	for (size_t i = 0; i < rule_count && !found; i++)
-		found = strcmp(rules[i].name, name) == 0 && strcmp(rules[i].action, action) == 0;
+		found = strcmp(rules[i].name, rule->name) == 0 &&
+			strcmp(rules[i].action, rule->action) == 0;
 	(void)pthread_mutex_unlock(&lock);
 	return found;
 }
@@ -107,13 +132,13 @@ static void delay(int64_t ms)
 }
 
 /* A call that hangs. A test changes the file when what it waits for has happened. */
-static void hold(const char *path, const char *name)
+static void hold(const char *path, const struct rule *rule)
 {
-	for (int i = 0; i < HOLD_TURNS && has_rule(path, name, "hold"); i++)
+	for (int i = 0; i < HOLD_TURNS && is_armed(path, rule); i++)
 		(void)usleep(HOLD_US);
 }
 
-static void note(const char *path, const char *name, const char *action)
+static void note(const char *path, const struct rule *rule)
 {
 	char text[512];
 	int fd;
@@ -121,9 +146,9 @@ static void note(const char *path, const char *name, const char *action)
 
 	(void)snprintf(text, sizeof(text), "%s.hits", path);
 	fd = open(text, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-	length = snprintf(text, sizeof(text), "%s %s\n", name, action);
+	length = snprintf(text, sizeof(text), "%s %s\n", rule->name, rule->action);
 	if (fd >= 0 && write(fd, text, (size_t)length) != length)
-		(void)fprintf(stderr, "faultpoint %s: cannot note it\n", name);
+		(void)fprintf(stderr, "faultpoint %s: cannot note it\n", rule->name);
 	if (fd >= 0)
 		(void)close(fd);
 }
@@ -131,21 +156,21 @@ static void note(const char *path, const char *name, const char *action)
 bool faultpoint_hit(const char *name)
 {
 	const char *path = getenv("INBOXD_FAULTPOINTS");
-	char action[NAME_BYTES];
+	struct rule rule;
 
-	if (path == NULL || !find_action(path, name, action))
+	if (path == NULL || !find_rule(path, name, &rule))
 		return false;
-	note(path, name, action);
+	note(path, &rule);
 	log_output_flush(1000); /* tests read what was logged before */
-	if (strcmp(action, "kill") == 0)
+	if (strcmp(rule.action, "kill") == 0)
 		(void)kill(getpid(), SIGKILL);
-	else if (strcmp(action, "stop") == 0)
+	else if (strcmp(rule.action, "stop") == 0)
 		(void)kill(getpid(), SIGSTOP);
-	else if (strncmp(action, "delay:", 6) == 0)
-		delay((int64_t)strtoll(action + 6, NULL, 10));
-	else if (strcmp(action, "hold") == 0)
-		hold(path, name);
-	return strcmp(action, "error") == 0;
+	else if (strncmp(rule.action, "delay:", 6) == 0)
+		delay((int64_t)strtoll(rule.action + 6, NULL, 10));
+	else if (strcmp(rule.action, "hold") == 0)
+		hold(path, &rule);
+	return strcmp(rule.action, "error") == 0;
 }
 
 #else

@@ -8,10 +8,14 @@
  *	after_insert_before_commit kill       at the first hit
  *	before_offset_commit delay:500 3      500 ms, at the third hit
  *	before_settle error *                 at every hit
+ *	outbox_relay:error_after_commit error at the first hit of the relay's thread
+ *
+ * Several threads reach some points. THREAD:NAME counts the hits of the threads with this name (thread_start(), with `_`
+ * for a space), and the others pass.
  *
  * Actions: kill (SIGKILL to itself), stop (SIGSTOP), delay:MS, hold (waits until the file has no such rule, at most a
- * minute), error (FAULT_ERROR() becomes true; at a FAULT_POINT() it does nothing). What was done is appended to FILE.hits, a line `NAME ACTION` each,
- * before it is done. Any thread.
+ * minute), error (FAULT_ERROR() becomes true; at a FAULT_POINT() it does nothing). What is done is appended to FILE.hits, a line `NAME ACTION`
+ * as in the rule, before it is done. Any thread.
  */
 #ifndef BASE_FAULTPOINT_H
 #define BASE_FAULTPOINT_H

@@ -17,7 +17,7 @@ class Armed:
         sidecar.env["INBOXD_FAULTPOINTS"] = self.file
 
     def arm(self, *rules):
-        """Each rule is `NAME ACTION [NTH]`; replaces what was armed. A point that holds continues without its rule."""
+        """Each rule is `[THREAD:]NAME ACTION [NTH]`; replaces what was armed. A point that holds continues without its rule."""
         with open(self.file + ".new", "w", encoding="utf-8") as file:
             file.write("".join(f"{rule}\n" for rule in rules))
         os.replace(self.file + ".new", self.file)

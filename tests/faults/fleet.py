@@ -69,7 +69,7 @@ class Instance:
     # Faults
 
     def arm(self, *rules):
-        """Each rule is `NAME ACTION [NTH]`; replaces what was armed."""
+        """Each rule is `[THREAD:]NAME ACTION [NTH]`; replaces what was armed."""
         with open(self.faults + ".new", "w", encoding="utf-8") as file:
             file.write("".join(f"{rule}\n" for rule in rules))
         os.replace(self.faults + ".new", self.faults)

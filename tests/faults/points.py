@@ -45,12 +45,15 @@ OUTBOX = ["outbox_read", "outbox_sent", "outbox_answered", "outbox_before_record
 SQL_HANDLERS = ["before_call", "after_call_before_commit", "after_call_commit"]
 # Nothing is changed there; a separate test delays it.
 LOOKS = ["after_look_at_held", "before_foreign_window"]
+# Reached by a reload and by the start of a command; see test_stalls.py.
+STALLS = ["before_exec", "before_reload"]
 # Reached by a stop with open messages.
 AT_STOP = ["stop_begun", "before_give_back", "before_last_offset_commit", "before_leave_group",
            "before_release", "after_release", "after_leave_group", "stop_ingest_done",
            "stop_dispatch_done", "before_deregister", "after_deregister"]
-# The connection is lost, or the answer to a COMMIT: {error: numbers of the hits}.
-ERRORS = {"error_before_commit": (1, 4, 9), "error_after_commit": (1, 4, 9), "error_after_store": (1, 2),
+# The connection is lost, or the answer to a COMMIT: {error, with a thread where several reach it: numbers of the hits}.
+ERRORS = {"ingest:error_before_commit": (1, 9), "ingest:error_after_commit": (1, 9),
+          "worker:error_before_commit": (1, 4), "worker:error_after_commit": (1, 4), "error_after_store": (1, 2),
           "error_before_depart": (1, 4), "error_after_settle": (1, 2), "error_after_claim": (1, 2)}
 # Of the relay; see test_kafka_cluster.py.
 OUTBOX_ERRORS = ["error_no_broker_answers"]

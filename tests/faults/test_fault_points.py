@@ -20,8 +20,9 @@ def test_every_point_of_the_sources_has_a_scenario():
     killed = [*points.UNDER_LOAD, *points.IN_DOUBT, *points.AT_START, *points.AT_ADOPTION,
               *points.AT_STOP, *points.OUTBOX, *points.SQL_HANDLERS]
     killed += [point for point in points.FOLLOWING if point not in killed]
-    assert sorted([*killed, *points.LOOKS]) == points.in_sources("POINT")
-    assert sorted([*points.ERRORS, *points.OUTBOX_ERRORS, *points.SEEK_ERRORS]) == points.in_sources("ERROR")
+    assert sorted([*killed, *points.LOOKS, *points.STALLS]) == points.in_sources("POINT")
+    errors = {error.partition(":")[2] or error for error in points.ERRORS}
+    assert sorted([*errors, *points.OUTBOX_ERRORS, *points.SEEK_ERRORS]) == points.in_sources("ERROR")
 
 
 def ends_clean(fleet):
@@ -119,6 +120,16 @@ def test_a_lost_answer_loses_nothing(fleet, error, nth):
     fleet.wait_for_progress(50)
     fleet.enough()
     assert one.hits() == [(error, "error")]
+    ends_clean(fleet)
+
+
+def test_a_rule_that_names_a_thread_passes_the_others(fleet):
+    one = at_work(fleet, 20)
+    one.arm("worker:before_insert error *", "ingest:before_insert error 3")
+    one.wait_hit("ingest:before_insert")
+    fleet.wait_for_progress(50)
+    fleet.enough()
+    assert one.hits() == [("ingest:before_insert", "error")]
     ends_clean(fleet)
 
 

@@ -186,7 +186,7 @@ def test_a_transactional_relay_that_was_stopped_is_fenced_by_its_successor(make_
     assert pair[1].metric("inboxd_outbox_leader") == 1 and pair[1].metric("inboxd_outbox_failures_total") == 0
 
 
-@pytest.mark.parametrize("error, copies", [("error_before_commit", 2), ("error_after_commit", 1)])
+@pytest.mark.parametrize("error, copies", [("outbox_relay:error_before_commit", 2), ("outbox_relay:error_after_commit", 1)])
 def test_a_lost_answer_to_a_commit_loses_and_holds_no_event(make_inboxd, outbox, streams, make_topic, error, copies):
     """One flight has published, refused and parked events. If its transaction was not committed, they are sent again."""
     events, small = make_topic(partitions=1), make_topic(partitions=1, max_message_bytes=20_000)
@@ -218,7 +218,7 @@ def outbox_filled(sidecar, outbox):
     return outbox.transaction()
 
 
-@pytest.mark.parametrize("error", ["error_before_commit", "error_after_commit"])
+@pytest.mark.parametrize("error", ["outbox_relay:error_before_commit", "outbox_relay:error_after_commit"])
 def test_lost_answers_to_commits_under_load_keep_the_order(make_inboxd, outbox, streams, events, error):
     sidecar = make_inboxd(outbox=ON, kafka={"topics": None})
     armed = Armed(sidecar)

@@ -242,7 +242,7 @@ def answers_with_an_event(sender, topic):
 
 
 def answer_lost(instance, error):
-    """The answers to three COMMITs, for example of verdicts with their events."""
+    """The answers to three COMMITs of workers, for example of verdicts with their events."""
     before = instance.hits().count((error, "error"))
     instance.arm(f"{error} error *")
     eventually(lambda: instance.hits().count((error, "error")) >= before + 3, what=f"three times {error}")
@@ -256,7 +256,7 @@ def test_each_message_whose_answer_has_an_event_has_one_effect_in_the_other_serv
     sender.scripts["answered"] = answers_with_an_event(sender, receiver.topic)
     sender.produce_in_background(50)
     more = [lambda error=error: answer_lost(chain.sender, error)
-            for error in ("error_after_settle", "error_after_commit", "error_before_commit")]
+            for error in ("error_after_settle", "worker:error_after_commit", "worker:error_before_commit")]
     all_happen(chain, receiver, SENDER_AT, rounds=10 if long_run else 1, more=more)
     sender.assert_clean()
     records = ends_clean(sender, receiver, streams)

@@ -56,7 +56,7 @@ def test_a_kill_between_two_batches_loses_nothing(fleet, point, nth):
     ends_clean(fleet)
 
 
-LOST = ["error_before_commit", "error_after_commit", "error_after_store", "error_before_depart"]
+LOST = ["ingest:error_before_commit", "ingest:error_after_commit", "error_after_store", "error_before_depart"]
 
 
 @pytest.mark.parametrize("error", LOST)

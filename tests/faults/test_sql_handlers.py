@@ -107,7 +107,7 @@ def test_a_sidecar_that_hangs_at_each_point_for_longer_than_its_lease_makes_each
     orders.check()
 
 
-@pytest.mark.parametrize("error", ["error_before_commit", "error_after_commit"])
+@pytest.mark.parametrize("error", ["worker:error_before_commit", "worker:error_after_commit"])
 def test_a_lost_answer_to_a_commit_makes_each_effect_once(armed, orders, error):
     for _ in range(5):
         hits = armed.hits(error)
