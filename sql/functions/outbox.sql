@@ -76,6 +76,44 @@ BEGIN
     RETURN pairs;
 END $$;
 
+-- Where the events of this transaction come from, in settings that end with it (set_config(…, true)): inboxd.traceparent and
+-- inboxd.tracestate are a trace, inboxd.claim is the claim of the message whose handler emits. Every user can set them. So a
+-- value that is not valid counts as none, and a claim stands for a message only while that message has it.
+CREATE OR REPLACE FUNCTION inbox.has_origin() RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT concat(current_setting('inboxd.traceparent', true), current_setting('inboxd.claim', true)) <> ''
+$$;
+
+-- The trace in these settings, as header_pairs() returns headers; NULL = none.
+CREATE OR REPLACE FUNCTION inbox.trace_of_transaction() RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN current_setting('inboxd.traceparent', true) ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
+                THEN jsonb_build_array(jsonb_build_array('traceparent', current_setting('inboxd.traceparent', true)))
+                     || CASE WHEN octet_length(current_setting('inboxd.tracestate', true)) BETWEEN 1 AND 8192
+                             THEN jsonb_build_array(jsonb_build_array('tracestate', current_setting('inboxd.tracestate', true)))
+                             ELSE '[]' END END
+$$;
+
+-- True: the headers have a trace. An object, or pairs as header_pairs() returns them.
+CREATE OR REPLACE FUNCTION inbox.has_trace(headers jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(headers ? 'traceparent' OR jsonb_path_exists(headers, '$[*] ? (@[0] == "traceparent")'), false)
+$$;
+
+-- trace: the headers to add to those of an event, which are `headers`. It is that of the settings, otherwise that of the
+-- message. caused_by: the seq of the message.
+CREATE OR REPLACE FUNCTION inbox.origin(headers jsonb, OUT trace jsonb, OUT caused_by bigint)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    part bigint[] := regexp_match(current_setting('inboxd.claim', true), '^([0-9]{1,18})[.]([0-9]{1,18})[.]([0-9]{1,18})')::bigint[];
+BEGIN
+    IF part IS NOT NULL THEN
+        SELECT m.seq, inbox.trace_pairs(m.headers) INTO caused_by, trace FROM inbox.inbox_messages m
+        WHERE m.seq = part[1] AND m.delivery_count = part[2] AND m.claimed_by = part[3];
+    END IF;
+    trace := CASE WHEN inbox.has_trace(headers) THEN '[]' ELSE coalesce(inbox.trace_of_transaction(), trace, '[]') END;
+END $$;
+
 -- Emits an event with any bytes as its value. Returns its id. data NULL = a tombstone.
 -- IB020: an argument is wrong, and the message names it.
 CREATE OR REPLACE FUNCTION inbox.emit_bytes(topic text, key bytea, type text, data bytea, content_type text,
@@ -84,19 +122,23 @@ CREATE OR REPLACE FUNCTION inbox.emit_bytes(topic text, key bytea, type text, da
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     fault text := inbox.event_fault(topic, key, type, data, content_type, id, source, subject, aggregate);
+    trace jsonb := '[]';
+    caused_by bigint;
     stored text;
 BEGIN
     IF fault IS NOT NULL THEN
         PERFORM inbox.refuse_event(fault);
+    ELSIF inbox.has_origin() THEN
+        SELECT o.trace, o.caused_by INTO trace, caused_by FROM inbox.origin(headers) o;
     END IF;
     INSERT INTO inbox.outbox
-        (event_id, source, topic, aggregate, key, event_type, subject, content_type, headers, payload)
+        (event_id, source, topic, aggregate, key, event_type, subject, content_type, headers, payload, caused_by)
     VALUES (coalesce(emit_bytes.id, gen_random_uuid()::text), emit_bytes.source, emit_bytes.topic, emit_bytes.aggregate,
             emit_bytes.key, emit_bytes.type, emit_bytes.subject,
             CASE WHEN emit_bytes.data IS NOT NULL THEN emit_bytes.content_type END,
-            CASE WHEN coalesce(emit_bytes.headers, '{}') IN ('{}', '[]') THEN '[]'
-                 ELSE inbox.header_pairs(emit_bytes.headers, '') END,
-            emit_bytes.data)
+            CASE WHEN coalesce(emit_bytes.headers, '{}') IN ('{}', '[]') THEN trace
+                 ELSE inbox.header_pairs(emit_bytes.headers, '') || trace END,
+            emit_bytes.data, caused_by)
     RETURNING event_id INTO stored;
     RETURN stored;
 END $$;
@@ -173,7 +215,7 @@ BEGIN
 END $$;
 
 -- Emits the events that the handler of a message gave with its answer, in their order. `headers` are those of the
--- message: an event without a traceparent continues its trace. `emit` is NULL, or an array of
+-- message: an event without a traceparent continues the trace of the transaction or, without one, of the message. `emit` is NULL, or an array of
 -- at most 1,000 objects with topic or aggregate, type, and perhaps key, data or data_base64, headers, id, source,
 -- subject. Returns how many. IB020: one of them is wrong, and the message names it: emit[0].topic.
 -- The statement that settles calls it with columns of the row that it completed, so a lost claim emits nothing.
@@ -181,7 +223,7 @@ CREATE OR REPLACE FUNCTION inbox.emit_caused(seq bigint, source text, event_id t
     headers jsonb, emit jsonb) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    trace jsonb := inbox.trace_pairs(headers);
+    trace jsonb := coalesce(inbox.trace_of_transaction(), inbox.trace_pairs(headers));
     one record;
     pairs jsonb;
     fault text;
@@ -215,9 +257,6 @@ BEGIN
             PERFORM inbox.refuse_event('emit[' || one.n || ']' || fault);
         END IF;
         pairs := CASE WHEN one.headers IN ('{}', '[]') THEN '[]' ELSE inbox.header_pairs(one.headers, 'emit[' || one.n || '].') END;
-        IF trace <> '[]' AND NOT jsonb_path_exists(pairs, '$[*] ? (@[0] == "traceparent")') THEN
-            pairs := pairs || trace;
-        END IF;
         IF one.id IS NULL THEN
             about := jsonb_build_array(one.topic, one.aggregate, one.type, one.event -> 'key');
             IF jsonb_array_length(emit) > 1 THEN
@@ -230,7 +269,7 @@ BEGIN
         VALUES (coalesce(one.id, inbox.caused_id(emit_caused.source, emit_caused.event_id, emit_caused.consumer,
                                                  emit_caused.replay_count, place, about)),
                 one.source, one.topic, one.aggregate, one.key, one.type, one.subject, one.content_type,
-                pairs, one.data, emit_caused.seq);
+                CASE WHEN trace = '[]' OR inbox.has_trace(pairs) THEN pairs ELSE pairs || trace END, one.data, emit_caused.seq);
         emitted := emitted + 1;
     END LOOP;
     RETURN emitted;

@@ -18,7 +18,8 @@ CROSS JOIN LATERAL generate_series(0, coalesce(nullif(current_setting(setting.na
 CROSS JOIN LATERAL jsonb_array_elements(
     ('[' || coalesce(current_setting(setting.name || '_' || part, true), '') || ']')::jsonb) AS e(event);
 
--- tracingspancontext is a text of Java properties; of these, traceparent becomes a header. As with the router, a timestamp
+-- tracingspancontext is a text of Java properties; of these, traceparent becomes a header; without one, the
+-- event continues the trace of the transaction. As with the router, a timestamp
 -- does not become the time of the record, which Kafka compares with its clock; nor the time of the emit, because the age of an
 -- event is counted from that.
 CREATE OR REPLACE FUNCTION inbox.insert_outboxevent() RETURNS trigger
@@ -27,7 +28,9 @@ DECLARE
     topic text := 'outbox.event.' || coalesce(NEW.aggregatetype, '');
     key bytea := convert_to(NEW.aggregateid, 'UTF8');
     data bytea := convert_to(NEW.payload, 'UTF8');
-    trace text := substring(NEW.tracingspancontext FROM E'(?n)^traceparent=(\\S+)');
+    parent text := substring(NEW.tracingspancontext FROM E'(?n)^traceparent=(\\S+)');
+    trace jsonb := '[]';
+    caused_by bigint;
     setting text := 'inboxd.outboxevents_' || 'inbox.outbox'::regclass::oid;
     earlier int := coalesce(nullif(current_setting(setting, true), ''), '0')::int;
     part text := setting || '_' || earlier / 50;
@@ -41,14 +44,16 @@ DECLARE
 BEGIN
     IF fault IS NOT NULL THEN
         PERFORM inbox.refuse_event(fault);
+    ELSIF inbox.has_origin() THEN
+        SELECT o.trace, o.caused_by INTO trace, caused_by FROM inbox.origin(NULL) o;
     END IF;
     NEW.id := coalesce(NEW.id, gen_random_uuid());
     NEW.timestamp := coalesce(NEW.timestamp, clock_timestamp());
-    INSERT INTO inbox.outbox (event_id, topic, key, event_type, format, headers, payload)
+    INSERT INTO inbox.outbox (event_id, topic, key, event_type, format, headers, payload, caused_by)
     VALUES (NEW.id::text, topic, key, NEW.type, 'bare',
             jsonb_build_array(jsonb_build_array('id', NEW.id), jsonb_build_array('eventType', NEW.type))
-            || CASE WHEN trace IS NOT NULL THEN jsonb_build_array(jsonb_build_array('traceparent', trace)) ELSE '[]' END,
-            data);
+            || CASE WHEN parent IS NOT NULL THEN jsonb_build_array(jsonb_build_array('traceparent', parent)) ELSE trace END,
+            data, caused_by);
     PERFORM set_config(part, concat_ws(',', nullif(current_setting(part, true), ''),
         jsonb_build_array(NEW.id, NEW.aggregatetype, left(NEW.aggregateid, 1024), NEW.type, NEW.timestamp)), true);
     PERFORM set_config(setting, (earlier + 1)::text, true);

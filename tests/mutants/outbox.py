@@ -1,4 +1,4 @@
-"""O1 to O8: the outbox, and what other rules say about the events of answers."""
+"""O1 to O9: the outbox, and what other rules say about the events of answers."""
 
 from mutants.mutant import edit, mutant
 
@@ -212,4 +212,14 @@ MUTANTS = [
            edit("sql/functions/outbox_operators.sql", "    SELECT o.event_id, o.source, o.topic,",
                 "    SELECT gen_random_uuid()::text, o.source, o.topic,"),
            tests=[OPERATORS + "test_a_published_event_is_copied_with_its_id"]),
+    mutant("O9", "an event has no trace but its own",
+           edit("sql/functions/outbox.sql", "ELSE coalesce(inbox.trace_of_transaction(), trace, '[]') END;", "ELSE '[]' END;"),
+           tests=[OPERATORS + "test_events_continue_the_trace_of_their_transaction"]),
+    mutant("O9", "any claim is a cause",
+           edit("sql/functions/outbox.sql", "        WHERE m.seq = part[1] AND m.delivery_count = part[2] AND m.claimed_by = part[3];",
+                "        WHERE m.seq = part[1];"),
+           tests=[OPERATORS + "test_a_claim_in_the_transaction_is_the_cause_of_its_events"]),
+    mutant("O9", "a function has the trace that the one before it has set",
+           edit("sql/functions/sql_handlers.sql", "                set_config('inboxd.traceparent', '', true),\n", ""),
+           tests=["sql/test_sql_handlers.py::test_events_of_a_function_have_the_trace_and_the_cause_of_their_message"]),
 ]

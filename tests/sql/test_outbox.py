@@ -183,6 +183,58 @@ def test_events_of_a_handler_continue_the_trace_of_its_message(db, of_message, g
     assert rows(db, "headers") == [(stored,)]
 
 
+def settings(db, **texts):
+    for name, text in texts.items():
+        db.execute("SELECT set_config(%s, %s, true)", ["inboxd." + name, text])
+
+
+VIEW = "INSERT INTO inbox.outboxevent (aggregatetype, aggregateid, type) VALUES ('a', '1', 't')"
+EMIT = "SELECT inbox.emit('t', 'k', 't', '{}')"
+
+
+def test_events_continue_the_trace_of_their_transaction(db):
+    parent = [["traceparent", PARENT]]
+    for given, trace in [({"traceparent": PARENT, "tracestate": "a=1"}, [*parent, ["tracestate", "a=1"]]),
+                         ({"traceparent": PARENT, "tracestate": ""}, parent),
+                         ({"traceparent": PARENT, "tracestate": "a" * 8193}, parent), ({"traceparent": PARENT + "\n"}, []),
+                         ({"traceparent": "x"}, []), ({"traceparent": ""}, []), ({"tracestate": "a=1"}, [])]:
+        for statement in EMIT, VIEW:
+            db.execute("DELETE FROM inbox.outbox")
+            with db.transaction():
+                settings(db, **given)
+                db.execute(statement)
+            db.execute(statement)  # the settings have ended with the transaction
+            stored = [[pair for pair in headers if pair[0].startswith("trace")] for headers, in rows(db, "headers")]
+            assert stored == [trace, []], given
+
+
+def test_a_trace_of_the_event_or_of_the_transaction_has_precedence_over_that_of_the_message(db):
+    seq = insert(db)
+    db.execute("UPDATE inbox.inbox_messages SET headers = %s::jsonb", [json.dumps([["traceparent", OTHER], ["tracestate", "b=1"]])])
+    with db.transaction():
+        settings(db, traceparent=PARENT)
+        db.execute("SELECT inbox.emit('t', 'k', 'own', '{}', %s::jsonb)", [json.dumps({"traceparent": OTHER})])
+        complete(db, seq, [{"topic": "t", "type": "caused"}])
+    assert rows(db, "event_type, headers") == [("own", [["traceparent", OTHER]]), ("caused", [["traceparent", PARENT]])]
+
+
+def test_a_claim_in_the_transaction_is_the_cause_of_its_events(db):
+    """A claim that the message does not have stands for none, because a service can set any."""
+    for claim, known in [("{}.1.1", True), ("{}.2.1", False), ("{}.1.2", False), ("9{}.1.1", False), ("{}.1", False),
+                         ("99999999999999999999.1.1", False), ("", False)]:
+        db.execute("DELETE FROM inbox.outbox")
+        seq = insert(db, claim)
+        db.execute("UPDATE inbox.inbox_messages SET headers = %s::jsonb", [json.dumps([["traceparent", PARENT]])])
+        with db.transaction():
+            settings(db, claim=claim.format(seq))
+            db.execute(EMIT)
+            db.execute(VIEW)
+            db.execute("SELECT inbox.complete(%s)", [f"{seq}.1.1"])
+            db.execute(EMIT)
+        assert rows(db, "caused_by") == [(seq if known else None,)] * 3, claim
+        assert [["traceparent", PARENT] in headers for headers, in rows(db, "headers")] == [known] * 3
+
+
 @pytest.mark.parametrize("emit", [None, []])
 def test_a_handler_may_emit_nothing(db, emit):
     seq = insert(db)

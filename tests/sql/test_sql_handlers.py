@@ -1,5 +1,6 @@
 """inbox.call_handler and inbox.sql_handler_problem, which sidecars use to call functions of the service."""
 
+import json
 import threading
 
 import psycopg
@@ -266,6 +267,18 @@ def test_what_calls_depend_on_is_set_back_after_each(service):
         assert call(db, insert(db))[0] == "done"
         assert db.execute(shown).fetchone() == before
     assert db.execute(shown).fetchone() == before
+
+
+def test_events_of_a_function_have_the_trace_and_the_cause_of_their_message(service):
+    """Also behind a function that has set a trace of its own."""
+    db = service("PERFORM inbox.emit('t', 'k', 't', '{}'),"
+                 " set_config('inboxd.traceparent', '00-' || repeat('1', 32) || '-' || repeat('1', 16) || '-01', true);")
+    pairs = [[["traceparent", f"00-{n * 32}-{n * 16}-01"]] for n in "ab"]
+    seqs = [insert(db, str(n), headers=json.dumps(headers)) for n, headers in enumerate(pairs)]
+    with db.transaction():
+        for seq in seqs:
+            assert call(db, seq)[0] == "done"
+    assert db.execute("SELECT caused_by, headers FROM inbox.outbox ORDER BY seq").fetchall() == list(zip(seqs, pairs))
 
 
 def test_a_search_path_that_the_function_sets_for_the_session_does_not_reach_the_next_call(service):
