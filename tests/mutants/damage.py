@@ -121,7 +121,7 @@ MUTANTS = [
            edit("src/dispatch/table/settle/settler.c", "\tjob->settle.isolate |= entry->settling.refusals >= REFUSALS_MOST;\n", ""),
            tests=[REFUSED + "test_a_verdict_whose_row_is_refused_delays_no_other"]),
     mutant("E8", "a constraint of the user fails all settles",
-           edit("src/store/claims/settle.c", "\tif (!may_be_row(s, r, err))\n\t\treturn r;", "\tif (!may_be_row(s, r, err) || is_bad_value(s, r, err))\n\t\treturn r;"),
+           edit("src/store/claims/settle.c", "\tif (!may_be_row(s, r, err) && !may_be_events(s, r, err))\n\t\treturn r;", "\tif (!may_be_row(s, r, err) || is_bad_value(s, r, err))\n\t\treturn r;"),
            tests=[SETTLE + "a_row_that_a_constraint_of_the_user_refuses_is_isolated"]),
     mutant("E8", "rows are set aside when every row is refused",
            edit("src/store/claims/settle.c", "s->isolation == NULL || tried == 1 ||", "s->isolation != NULL ||"),

@@ -36,7 +36,7 @@ static void done_rows(struct world *world, struct settle_row *rows, int count)
 static void free_errors(struct settle_row *rows, int count)
 {
 	for (int i = 0; i < count; i++)
-		free(rows[i].emit_error);
+		free(rows[i].refusal);
 }
 
 static const char *emitted(struct world *world)
@@ -140,7 +140,7 @@ static void a_wrong_event_leaves_out_its_message_only(void **state)
 	rows[2].emit = events(BROKEN);
 	settle(world, rows, 6);
 	assert_int_equal(rows[2].status, SETTLE_UNEMITTED);
-	assert_string_equal(rows[2].emit_error,
+	assert_string_equal(rows[2].refusal->text,
 		"inbox.emit: emit[0].topic is 'no topic'; it has 1 to 249 letters, digits, dots, "
 		"underscores and hyphens [IB020]");
 	assert_string_equal(
@@ -157,7 +157,7 @@ static void the_verdict_that_follows_can_be_settled(void **state)
 	row.emit = events(BROKEN);
 	settle(world, &row, 1);
 	assert_int_equal(row.status, SETTLE_UNEMITTED);
-	free(row.emit_error);
+	free(row.refusal);
 	row = verdict(row.seq, 1, SETTLE_WAITING);
 	row.error_code = "EMIT";
 	must_settle(world, &row);
@@ -205,8 +205,12 @@ static void a_trigger_that_refuses_events_delays_no_other_verdict(void **state)
 		       " EXECUTE FUNCTION inbox.refuse_event()");
 	settle(world, rows, 5);
 	assert_string_equal(statuses(world), "claimed processed claimed processed claimed");
-	assert_string_equal(rows[4].emit_error, "no events [42501]");
+	assert_int_equal(rows[4].status, SETTLE_REFUSED);
+	assert_string_equal(rows[4].refusal->text, "no events [42501]");
 	free_errors(rows, 5);
+	run_sql(world, "DROP TRIGGER refuse_event ON inbox.outbox");
+	settle(world, rows, 5);
+	assert_string_equal(emitted(world), "a0 a2 a4");
 }
 
 static void behind_a_message_with_a_wrong_event_its_lane_is_not_settled(void **state)

@@ -579,6 +579,12 @@ static void six_rows(struct world *world, struct settle_row rows[6])
 	}
 }
 
+static void free_refusals(struct settle_row *rows, int count)
+{
+	for (int i = 0; i < count; i++)
+		free(rows[i].refusal);
+}
+
 static void a_row_that_is_refused_is_isolated_and_the_others_are_settled(void **state)
 {
 	struct world *world = *state;
@@ -595,6 +601,7 @@ static void a_row_that_is_refused_is_isolated_and_the_others_are_settled(void **
 	assert_string_equal(err.text, "not a4 [P0001]");
 	assert_string_equal(state_of(world, rows[1].seq), "claimed|0|0|f");
 	assert_string_equal(state_of(world, rows[2].seq), "processed|0|0|f");
+	free_refusals(rows, 6);
 }
 
 static void when_every_row_is_refused_the_settle_fails(void **state)
@@ -610,6 +617,7 @@ static void when_every_row_is_refused_the_settle_fails(void **state)
 		assert_int_equal(rows[i].status, SETTLE_OPEN);
 	OK(settle_isolate(world->db, world->me.id, rows, 1, &err));
 	assert_int_equal(rows[0].status, SETTLE_REFUSED);
+	free_refusals(rows, 6);
 }
 
 /* There is no value that a note could replace. */
@@ -626,6 +634,7 @@ static void a_row_that_a_constraint_of_the_user_refuses_is_isolated(void **state
 	assert_int_equal(rows[3].status, SETTLE_REFUSED);
 	assert_true(rows[2].status == SETTLE_SETTLED || rows[2].status == SETTLE_COMPLETED);
 	assert_string_equal(state_of(world, rows[5].seq), "processed|0|0|f");
+	free_refusals(rows, 6);
 }
 
 static void a_crash_that_cannot_be_counted_does_not_block_others(void **state)
@@ -639,6 +648,7 @@ static void a_crash_that_cannot_be_counted_does_not_block_others(void **state)
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(rows[i].status, i == 2 ? SETTLE_REFUSED : SETTLE_SETTLED);
 	assert_int_equal(ask(world, "SELECT sum(crash_count) FROM inbox.inbox_messages"), 5);
+	free_refusals(rows, 6);
 }
 
 /* Rule R25. a0 to a2 are verdicts of one lane, a3 and a4 of another one, a5 has no order. */
@@ -690,6 +700,7 @@ static void behind_a_refused_row_its_lane_is_not_settled(void **state)
 	OK(settle_isolate(world->db, world->me.id, rows, 6, &err));
 	assert_statuses(rows, expected);
 	assert_string_equal(state_of(world, rows[2].seq), "claimed|0|0|f");
+	free_refusals(rows, 6);
 }
 
 static void behind_a_lost_row_its_lane_is_not_settled(void **state)
@@ -884,6 +895,7 @@ static void a_lane_is_halved_in_the_order_of_its_verdicts(void **state)
 	refuse_updates(world, "processed_at", "NEW.event_id = 'a3'");
 	OK(settle_isolate(world->db, world->me.id, rows, 6, &err));
 	assert_statuses(rows, expected);
+	free_refusals(rows, 6);
 }
 
 /* The number of updated rows stays too low although no claim is lost. */

@@ -186,11 +186,16 @@ def test_a_lost_claim_emits_nothing(relaying, handler, streams, topic, out, inbo
     assert inbox.value("SELECT last_value FROM inbox.outbox_seq") == 1
 
 
+REFUSE = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no events on Sundays'{code}; END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON inbox.outbox FOR EACH ROW {when} EXECUTE FUNCTION refuse()
+"""
+
+
 def test_the_words_of_a_trigger_that_refuses_events_reach_the_operator(relaying, handler, streams, topic, out, outbox, inbox):
+    """The trigger says that the event is wrong."""
     sidecar = relaying(retry={**RETRY, "max_attempts": 2})
-    inbox.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
-                  " $$ BEGIN RAISE EXCEPTION 'no events on Sundays'; END $$")
-    inbox.execute("CREATE TRIGGER refuse BEFORE INSERT ON inbox.outbox FOR EACH ROW EXECUTE FUNCTION refuse()")
+    inbox.execute(REFUSE.format(code=" USING ERRCODE = 'IB020'", when=""))
     handler(sidecar, lambda delivery: emit(event(out, 1)))
     streams.events(topic, ["e1"])
     eventually(lambda: inbox.count("dead") == 1)
@@ -199,6 +204,28 @@ def test_the_words_of_a_trigger_that_refuses_events_reach_the_operator(relaying,
     for command in (["show", "e1"], ["list", "--code", "EMIT"]):
         assert "no events on Sundays" in sidecar.command(*command).stdout
     assert outbox.count() == 0
+
+
+def test_an_answer_whose_events_a_trigger_refuses_is_kept_and_delays_no_other(relaying, handler, streams, topic, out, inbox):
+    """The handler has done its work: the message is not delivered again, no attempt counts, and no event is lost."""
+    sidecar = relaying(retry={**RETRY, "max_attempts": 2})
+    inbox.execute(REFUSE.format(code="", when="WHEN (NEW.event_type = 'Bad')"))
+    client = handler(sidecar, lambda delivery: emit(event(out, delivery.event_id, key=delivery.event_id),
+                                                    event(out, "more", type="Bad" if "bad" in delivery.event_id else "Good")))
+    names = ["bad1", *(f"good{number}" for number in range(20)), "bad2"]
+    streams.events(topic, names, key=lambda name: name.encode())
+    inbox.wait_processed(20)
+    eventually(lambda: sidecar.metric("inboxd_rows_set_aside", operation="settle") == 2)
+    said = [line for line in sidecar.stderr.splitlines() if "event=row_set_aside " in line]
+    assert sorted(line.split("event_id=")[1].split()[0] for line in said) == ["bad1", "bad2"]
+    assert all("no events on Sundays" in line for line in said)
+    assert sidecar.get("/readyz")[0] == 200
+    inbox.execute("DROP TRIGGER refuse ON inbox.outbox")
+    inbox.wait_processed(22)
+    assert sorted(client.event_ids) == sorted(names)
+    assert {(row["retry_count"], row["delivery_count"]) for row in inbox.messages()} == {(0, 1)}
+    found = values(streams.read(out, 44))
+    assert sorted(found) == sorted([f'"{name}"' for name in names] + ['"more"'] * 22)
 
 
 def test_events_behind_a_completion_are_dropped_and_reported(relaying, handler, streams, topic, out, outbox, inbox):

@@ -41,7 +41,7 @@ void job_free(struct job *job)
 	case JOB_SETTLE:
 	case JOB_RAISE:
 		for (size_t i = 0; i < job->settle.count; i++)
-			free(job->settle.rows[i].emit_error);
+			free(job->settle.rows[i].refusal);
 		free(job->settle.rows);
 		free(job->settle.entries);
 		break;

@@ -13,7 +13,8 @@
  * not part of the pipeline.
  *
  * Rows that emit events have a statement of their own, which is only sent if there are some. A list with
- * events that PostgreSQL refuses is halved, too, until their row is alone.
+ * events that PostgreSQL refuses is halved, too, until their row is alone. It is not a proof against the database
+ * that other rows were accepted: those may have no events. So such a row is always kept aside, and never an outage.
  *
  * Rows that their handlers say they have completed come first: one statement counts them, and gives those the name of
  * their handler that lack it. Only if some are not completed are they read one by one.
@@ -602,38 +603,42 @@ static bool may_be_row(const struct settling *s, int r, const struct err *err)
 	       db_error_may_be_row(err);
 }
 
-/* The events of a row may be the cause, also when a trigger of the user or a missing privilege refuses them. */
+/* The events of a row may be the cause: they are wrong, or a trigger of the user or a missing privilege refuses them. */
 static bool may_be_events(const struct settling *s, int r, const struct err *err)
 {
 	return r == FAULT_DATABASE && db_is_open(s->db) && db_error_may_be_row(err) && any_emits(s);
 }
 
-/* Events are never left out: the row keeps its claim, and the caller changes its verdict. */
-static void refuse_events(const struct settling *s, const struct err *why)
+/* The row keeps its claim. Events are never left out. */
+static void refuse(const struct settling *s, enum settle_status status, const struct err *why)
 {
 	struct settle_row *row = s->rows[0];
 
-	free(row->emit_error);
-	row->emit_error = strdup(why->text);
-	row->status = SETTLE_UNEMITTED;
+	free(row->refusal);
+	row->refusal = malloc(sizeof(*row->refusal));
+	if (row->refusal != NULL)
+		*row->refusal = *why;
+	row->status = status;
 	note_stops(s);
 }
 
-/* `r`: the result of settling this row alone. */
+/* `r`: the result of settling this row alone. Events that are wrong are the fault of the handler. Others are not: their
+ * verdict is kept, and no attempt counts. */
 static int settle_alone(const struct settling *s, int r, struct err *err)
 {
 	if (is_bad_value(s, r, err) && !db_error_is_event(err))
 		r = settle_with_note(s, err);
-	if (may_be_events(s, r, err)) {
-		refuse_events(s, err);
+	if (may_be_events(s, r, err) && is_bad_value(s, r, err)) {
+		refuse(s, SETTLE_UNEMITTED, err);
 		return 0;
 	}
-	if (!may_be_row(s, r, err))
+	if (!may_be_row(s, r, err) && !may_be_events(s, r, err))
 		return r;
-	s->rows[0]->status = SETTLE_REFUSED;
-	note_stops(s);
-	s->isolation->refused++;
-	s->isolation->said = *err;
+	refuse(s, SETTLE_REFUSED, err);
+	if (s->isolation != NULL) {
+		s->isolation->refused++;
+		s->isolation->said = *err;
+	}
 	return 0;
 }
 

@@ -27,7 +27,7 @@ enum settle_status {
 	/* PostgreSQL refuses this row whatever the values are: try again later, alone */
 	SETTLE_REFUSED,
 	SETTLE_BEHIND, /* not settled: an earlier row of its lane is locked, refused or lost (rule R25) */
-	/* PostgreSQL refuses the events of the row: nothing is settled, and its verdict must change */
+	/* an event of the row is wrong: nothing is settled, and its verdict must change */
 	SETTLE_UNEMITTED,
 };
 
@@ -54,7 +54,8 @@ struct settle_row {
 	enum settle_status status; /* result */
 	/* result, SETTLE_COMPLETED: inbox.complete() has completed the row, so its events are not stored */
 	bool events_dropped;
-	char *emit_error; /* SETTLE_UNEMITTED: why; the caller frees it */
+	/* result, SETTLE_REFUSED and SETTLE_UNEMITTED: why; NULL = no memory; the caller frees it */
+	struct err *refusal;
 };
 
 /*
@@ -63,7 +64,8 @@ struct settle_row {
  * a trigger of the user that hides updates: then the order of a lane is not checked (settle.c). A
  * value that PostgreSQL cannot store is replaced by a note with the reason, and the verdict is kept
  * (rule R9); finding that value takes more than one transaction. Events are stored in the transaction of their row or
- * not at all; if they cannot be stored, only their row is left out. After a fault every status is
+ * not at all. If PostgreSQL refuses them, only their row is left out: UNEMITTED if an event is wrong, and REFUSED
+ * if something else refuses the event, for example a trigger of the user. After a fault every status is
  * SETTLE_OPEN and the rows may or may not be settled; it is safe to settle them again, because the
  * settle names its claim.
  */

@@ -4,8 +4,8 @@
  *
  * Promise (guarantee G6): a verdict is kept until the table has it or its claim is known to be lost. A database
  * that is down delays it only. A verdict whose row is locked by a handler's transaction is tried again soon. A
- * verdict whose row PostgreSQL refuses is set aside (refused_verdicts.h), so that the others are settled. A verdict
- * whose events PostgreSQL refuses becomes a retry.
+ * verdict whose row or events PostgreSQL refuses is set aside (refused_verdicts.h), so that the others are settled. A verdict
+ * with a wrong event becomes a retry.
  *
  * The crash counts of suspects are raised by the same way: JOB_RAISE before the delivery, JOB_SETTLE after it.
  */
@@ -231,6 +231,14 @@ static void report_dropped_events(struct table *table, const struct job *job, si
 				"them to inbox.complete(claim, result, emit)"));
 }
 
+/* Why PostgreSQL refuses the row. */
+static const struct err *refusal_of(const struct job *job, size_t i)
+{
+	static const struct err unknown = { .text = "out of memory for the text of PostgreSQL" };
+
+	return job->settle.rows[i].refusal == NULL ? &unknown : job->settle.rows[i].refusal;
+}
+
 static void settled(struct table *table, const struct job *job, size_t i, enum settle_status status)
 {
 	struct entry *entry = job->settle.entries[i];
@@ -249,11 +257,11 @@ static void settled(struct table *table, const struct job *job, size_t i, enum s
 		entries_doubt_completions(table->order, entry);
 		break;
 	case SETTLE_REFUSED:
-		refused_verdicts_add(table, entry, &job->err);
+		refused_verdicts_add(table, entry, refusal_of(job, i));
 		entries_doubt_completions(table->order, entry);
 		break;
 	case SETTLE_UNEMITTED:
-		entry_refuse_events(table->order, entry, job->settle.rows[i].emit_error);
+		entry_refuse_events(table->order, entry, refusal_of(job, i)->text);
 		break;
 	case SETTLE_SETTLED:
 	case SETTLE_COMPLETED:
@@ -290,16 +298,17 @@ static void continue_suspect(struct table *table, struct entry *entry)
 	context_request_round(table->context);
 }
 
-static void raised(
-	struct table *table, const struct job *job, struct entry *entry, enum settle_status status)
+static void raised(struct table *table, const struct job *job, size_t i, enum settle_status status)
 {
+	struct entry *entry = job->settle.entries[i];
+
 	entry->raising = false;
 	if (status == SETTLE_SETTLED) {
 		continue_suspect(table, entry);
 	} else if (status == SETTLE_LOST || status == SETTLE_COMPLETED) {
 		drop_suspect(table, entry, status);
 	} else if (status == SETTLE_REFUSED) {
-		refused_verdicts_put_off(table, entry, &job->err);
+		refused_verdicts_put_off(table, entry, refusal_of(job, i));
 	} else {
 		entry->settling.retry_at_ms = clock_now_ms() + SUSPECT_WAIT_MS;
 		entry_unreserve(entry);
@@ -360,7 +369,7 @@ void settler_take(struct table *table, struct job *job)
 
 		job->settle.entries[i]->settling.job = NULL;
 		if (job->kind == JOB_RAISE)
-			raised(table, job, job->settle.entries[i], status);
+			raised(table, job, i, status);
 		else if (goes_back(status))
 			settled(table, job, i, status);
 	}
