@@ -18,12 +18,14 @@
 
 extern char **environ;
 
-/* A command is one of four kinds. `on_inbox` works on the tables alone. `run` does the whole command itself. `without_config`
- * reads no configuration: `init`, and the commands that are handlers. COMMAND_RUN, the daemon, also needs the sources,
- * because it reads them again at SIGHUP. */
+/* A command is one of five kinds. `on_inbox` works on the tables alone. `run` does the whole command itself. `on_sources` makes
+ * a configuration. `without_config` reads none: the commands that are handlers. COMMAND_RUN, the daemon, also needs the
+ * sources, because it reads them again at SIGHUP. */
 static const struct {
 	op_function *on_inbox;
 	int (*run)(const struct cli *cli, const struct config *config, struct err *err);
+	int (*on_sources)(
+		const struct cli *cli, const struct config_sources *sources, struct err *err);
 	int (*without_config)(const struct cli *cli, struct err *err);
 	/* instead of ending with the fault of a configuration that cannot be loaded */
 	int (*unloaded)(
@@ -34,7 +36,7 @@ static const struct {
 	[COMMAND_MIGRATE] = { .run = command_migrate },
 	[COMMAND_CHECK] = { .run = command_check, .needs_kafka = true },
 	[COMMAND_CONFIG] = { .run = command_config, .unloaded = command_config_unloaded },
-	[COMMAND_INIT] = { .without_config = command_init },
+	[COMMAND_INIT] = { .on_sources = command_init, .needs_kafka = true },
 	[COMMAND_STATUS] = { .on_inbox = op_status },
 	[COMMAND_LIST] = { .on_inbox = op_list },
 	[COMMAND_SHOW] = { .on_inbox = op_show },
@@ -118,6 +120,8 @@ static int with_config(const struct cli *cli, struct err *err)
 		.postgres_names = (const char *const *)names.postgres,
 		.without_kafka = !commands[cli->command].needs_kafka,
 	};
+	if (commands[cli->command].on_sources != NULL)
+		return commands[cli->command].on_sources(cli, &sources, err);
 	r = load(&config, &sources, err);
 	if (r != 0 && commands[cli->command].unloaded != NULL)
 		return commands[cli->command].unloaded(cli, &sources, err);

@@ -23,8 +23,9 @@ int command_adopt(const struct cli *cli, const struct config *config, struct err
 int command_check(const struct cli *cli, const struct config *config, struct err *err);
 /* Two of these checks, for `inboxd init`: prints whether Kafka, with its topics, and PostgreSQL can be reached. */
 int check_servers(const struct config *config);
-/* Writes a configuration file for a topic, a broker and a database, after it has connected to both. */
-int command_init(const struct cli *cli, struct err *err);
+/* Writes a configuration file for a topic, a broker and a database, after it has connected to both. Of the sources it reads the
+ * environment, for what the arguments do not say. */
+int command_init(const struct cli *cli, const struct config_sources *sources, struct err *err);
 /* Prints the configuration of the sidecar that runs on this host, or, if there is none, the one that it would start with.
  * FAULT_CHECK: what answers on http.listen is no inboxd, or it refuses. */
 int command_config(const struct cli *cli, const struct config *config, struct err *err);

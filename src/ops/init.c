@@ -1,6 +1,6 @@
 /*
- * `inboxd init`. See commands.h. The values are arguments (--set) for the check. The file has what these arguments have set
- * in the configuration that was checked, without secrets.
+ * `inboxd init`. See commands.h. The values are arguments (--set) for the check, which also reads the environment, because a
+ * password is often there. The file has what these arguments have set in the configuration that was checked, without secrets.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -101,15 +101,25 @@ static int read_arguments(struct draft *draft, const struct cli *cli, struct err
 	return r;
 }
 
-/* Prints what the check finds. 0: both servers can be reached. */
-static int try_servers(struct draft *draft, struct err *err)
+static void print_warnings(const struct strings *warnings)
 {
-	const struct config_sources sources = {
-		.set = (const char *const *)draft->set.items,
-		.set_count = draft->set.count,
-	};
-	int r = config_load(&draft->config, &sources, err);
+	for (size_t i = 0; i < warnings->count; i++)
+		(void)printf("warning %s\n", warnings->items[i]);
+}
 
+/* Prints what the check finds. 0: both servers can be reached. */
+static int try_servers(struct draft *draft, const struct config_sources *given, struct err *err)
+{
+	CLEANUP(strings_fini) struct strings ignored = { NULL, 0 };
+	struct config_sources sources = *given;
+	int r;
+
+	sources.file = NULL;
+	sources.set = (const char *const *)draft->set.items;
+	sources.set_count = draft->set.count;
+	sources.warnings_on_failure = &ignored;
+	r = config_load(&draft->config, &sources, err);
+	print_warnings(r != 0 ? &ignored : &draft->config->warnings);
 	return r != 0 ? r : check_servers(draft->config);
 }
 
@@ -349,41 +359,55 @@ static int write_file(const char *path, bool force, const struct buf *text, stru
 	return err_set(err, FAULT_USAGE, "cannot write %s: %s", path, strerror(error));
 }
 
-/* The variables of the environment that inboxd would read instead of the file. */
-static void print_overrides(const struct draft *draft, const char *path)
+/* Variables of the environment: those whose keys are in the file, or could be, or those of passed-on keys that it lacks. */
+static void print_variables(
+	const struct draft *draft, const struct config *config, bool lacking, const char *title)
 {
-	const struct config_sources sources = { .file = path, .environment = environ };
-	CLEANUP(config_freep) struct config *config = NULL;
-	struct err ignored = ERR_INIT; /* `check` reports a wrong variable */
 	bool first = true;
 
-	if (config_load(&config, &sources, &ignored) != 0)
-		return;
 	for (size_t i = 0; i < config->entries->count; i++) {
 		const struct entry *entry = &config->entries->items[i];
+		const struct entry *checked = entries_same(draft->config->entries, entry);
 		const char *variable = entry->origin + strlen("env ");
+		bool lacks = entry->option == NULL &&
+			     (checked == NULL || !was_given(checked, checked->section));
 
-		if (strncmp(entry->origin, "env ", strlen("env ")) != 0 ||
-			(entry->option == NULL &&
-				entries_same(draft->config->entries, entry) == NULL))
+		if (strncmp(entry->origin, "env ", strlen("env ")) != 0 || lacks != lacking)
 			continue;
-		(void)printf("%s%s (%s)",
-			first ? "These variables of the environment take precedence over the file: "
-			      : ", ",
+		(void)printf("%s%.*s (%s)", first ? title : ", ", (int)strcspn(variable, " "),
 			variable, entry->path);
 		first = false;
 	}
 	(void)fputs(first ? "" : ".\n\n", stdout);
 }
 
-static void print_next(const char *path, struct draft *draft)
+/* The variables of the environment that inboxd would read instead of the file, or in addition to it. */
+static void print_environment(
+	const struct draft *draft, const struct config_sources *given, const char *path)
+{
+	CLEANUP(config_freep) struct config *config = NULL;
+	struct config_sources sources = *given;
+	struct err ignored = ERR_INIT; /* `check` reports a wrong variable */
+
+	sources.file = path;
+	sources.set_count = 0;
+	if (config_load(&config, &sources, &ignored) != 0)
+		return;
+	print_variables(draft, config, false,
+		"These variables of the environment take precedence over the file: ");
+	print_variables(draft, config, true,
+		"The file lacks what these variables of the environment say; inboxd needs them "
+		"later, too: ");
+}
+
+static void print_next(const char *path, struct draft *draft, const struct config_sources *sources)
 {
 	(void)printf("wrote   %s\n\n", path);
 	if (draft->not_written.length > 0)
 		(void)printf("Secrets were not written: %s. Add each as file:/PATH, or set the "
 			     "variable of the environment for it.\n\n",
 			buf_str(&draft->not_written));
-	print_overrides(draft, path);
+	print_environment(draft, sources, path);
 	(void)printf("Next:\n"
 		     "  inboxd migrate -c %s    creates the schema\n"
 		     "  inboxd check -c %s      tests everything that `run` needs\n"
@@ -391,7 +415,7 @@ static void print_next(const char *path, struct draft *draft)
 		path, path, path);
 }
 
-int command_init(const struct cli *cli, struct err *err)
+int command_init(const struct cli *cli, const struct config_sources *sources, struct err *err)
 {
 	CLEANUP(draft_fini) struct draft draft = { .not_written = BUF_INIT };
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
@@ -408,7 +432,7 @@ int command_init(const struct cli *cli, struct err *err)
 		return exists(path, err);
 	r = read_arguments(&draft, cli, err);
 	if (r == 0)
-		r = try_servers(&draft, err);
+		r = try_servers(&draft, sources, err);
 	if (draft.config == NULL || (r != 0 && !cli->force)) {
 		(void)puts("no file was written");
 		return r;
@@ -417,6 +441,6 @@ int command_init(const struct cli *cli, struct err *err)
 	r = buf_ok(&text) && buf_ok(&draft.not_written) ? write_file(path, cli->force, &text, err)
 							: err_memory(err);
 	if (r == 0)
-		print_next(path, &draft);
+		print_next(path, &draft, sources);
 	return r;
 }

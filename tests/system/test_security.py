@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 
 import pytest
 from confluent_kafka.admin import AclOperation
@@ -16,7 +17,7 @@ from support.inbox import INFINITY, Inbox
 from support.librdkafka import installed_version, later_librdkafka
 from support.outbox import Outbox, values
 from support.scripts import always, DONE
-from support.sidecar import merge
+from support.sidecar import binary, merge
 from support.streams import Streams
 from support.tls import Authority
 from support.wait import eventually
@@ -246,6 +247,25 @@ def test_an_operator_can_set_an_own_password(make_inboxd, secrets, alice):
         assert done.returncode == 0, done.stderr
     done = sidecar.command("status", "--set", "postgres.user=alice", "--set", f"postgres.password={password}")
     assert done.returncode == 0, done.stderr
+
+
+def test_init_logs_in_with_variables_of_the_environment(configuration, own_topic, tmp_path):
+    """As a first-time user types it: INBOXD_POSTGRES_PASSWORD=file:… inboxd init …"""
+    kafka, postgres = configuration["kafka"], configuration["postgres"]
+    path = tmp_path / "inboxd.yaml"
+    env = {**{key: value for key, value in os.environ.items() if not key.startswith("INBOXD_")},
+           "INBOXD_POSTGRES_PASSWORD": postgres["password"], "INBOXD_KAFKA_SASL_PASSWORD": kafka["sasl.password"],
+           "INBOXD_POSTGRES_PASWORD": "x"}
+    sets = [f"kafka.{key}={kafka[key]}" for key in ("security.protocol", "sasl.mechanism", "sasl.username", "ssl.ca.location")]
+    database = f"host=localhost port={postgres['port']} user={USER} dbname={postgres['dbname']}"
+    done = subprocess.run([binary(), "init", "-c", path, own_topic, kafka["bootstrap.servers"], database,
+                           *(word for one in sets for word in ("--set", one))],
+                          capture_output=True, text=True, timeout=60, env=env, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "warning env INBOXD_POSTGRES_PASWORD: ignored" in done.stdout
+    assert "The file lacks what these variables of the environment say; inboxd needs them later, too: " \
+        "INBOXD_POSTGRES_PASSWORD (postgres.password), INBOXD_KAFKA_SASL_PASSWORD (kafka.sasl.password).\n" in done.stdout
+    assert "password" not in "".join(line for line in path.read_text().splitlines() if not line.startswith("#"))
 
 
 def test_a_start_waits_for_a_missing_password_file(make_inboxd, secrets, handler, own_streams, own_topic, own_inbox,
