@@ -13,6 +13,8 @@
 
 /* The columns of op_skip_find.sql. */
 enum {
+	LANE_TOPIC,
+	LANE_CONSUMER,
 	LANE_PARTITION,
 	LANE_SEQ,
 	LANE_IS_CLAIMED,
@@ -22,20 +24,17 @@ enum {
 	LANE_WAITING
 };
 
-/* The arguments that the search and the change share. */
-static void add_lane(struct params *params, const struct op *op)
+/* The first arguments of the search and of the change. */
+static void add_lane(
+	struct params *params, const struct op *op, const char *topic, const char *consumer)
 {
-	const char *consumer = op->cli->filter.consumer;
-
-	params_text(params, op->cli->filter.topic);
+	params_text(params, topic);
 	params_text(params, op->cli->word_count == 0 ? NULL : op->cli->words[0]);
-	params_text(params, consumer == NULL ? "" : consumer);
+	params_text(params, consumer);
 }
 
 static int check_options(const struct cli *cli, struct err *err)
 {
-	if (cli->filter.topic == NULL)
-		return err_set(err, FAULT_USAGE, "skip: give --topic, as `inboxd keys` prints it");
 	if (cli->word_count == 0 && cli->range.partition < 0)
 		return err_set(err, FAULT_USAGE,
 			"skip: give a key or, with ordering: partition, give --partition");
@@ -43,6 +42,34 @@ static int check_options(const struct cli *cli, struct err *err)
 		return err_set(err, FAULT_USAGE, "--partition: %" PRId64 " is not a partition",
 			cli->range.partition);
 	return 0;
+}
+
+static void add_place(struct buf *out, const struct rows *rows, int row)
+{
+	const char *consumer = rows_text(rows, row, LANE_CONSUMER);
+
+	buf_addf(out, "partition %" PRId64 " of topic \"%s\"", rows_int(rows, row, LANE_PARTITION),
+		rows_text(rows, row, LANE_TOPIC));
+	if (consumer[0] != '\0')
+		buf_addf(out, " for consumer \"%s\"", consumer);
+}
+
+static int refuse_several(const struct rows *rows, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf places = BUF_INIT;
+	int count = rows_count(rows);
+
+	add_place(&places, rows, 0);
+	buf_add_str(&places, " and in ");
+	add_place(&places, rows, 1);
+	if (count > 2)
+		buf_addf(&places, ", and in %d more", count - 2);
+	if (!buf_ok(&places))
+		return err_memory(err);
+	return err_set(err, FAULT_USAGE,
+		"messages of the key wait in %s: select one with --topic, --partition or "
+		"--consumer (`inboxd keys` lists them)",
+		buf_str(&places));
 }
 
 /* Finds the lane; fails unless there is exactly one. */
@@ -54,23 +81,16 @@ static int find_lane(const struct op *op, struct rows **out, struct err *err)
 
 	if (op->cli->range.partition >= 0)
 		(void)snprintf(partition, sizeof(partition), "%" PRId64, op->cli->range.partition);
-	add_lane(&params, op);
+	add_lane(&params, op, op->cli->filter.topic, op->cli->filter.consumer);
 	params_text(&params, partition[0] == '\0' ? NULL : partition);
 	r = db_run(op->db, QUERY_OP_SKIP_FIND, &params, out, err);
 	if (r != 0)
 		return r;
 	if (rows_count(*out) == 0)
 		return op_nothing(op, "skip", err,
-			op->cli->filter.consumer != NULL
-				? "no message waits there (`inboxd keys` lists the keys that are "
-				  "blocked)"
-				: "no message waits there (`inboxd keys` lists the keys that are "
-				  "blocked; for a consumer with a name give --consumer)");
+			"no message waits there (`inboxd keys` lists the keys that are blocked)");
 	if (rows_count(*out) > 1)
-		return err_set(err, FAULT_USAGE,
-			"messages of the key wait in the partitions %" PRId64 " and %" PRId64
-			": select one with --partition",
-			rows_int(*out, 0, LANE_PARTITION), rows_int(*out, 1, LANE_PARTITION));
+		return refuse_several(*out, err);
 	if (rows_bool(*out, 0, LANE_IS_CLAIMED))
 		return err_set(err, FAULT_CHECK,
 			"an instance holds event \"%s\", for which the key waits; its handler may "
@@ -103,7 +123,7 @@ static int skip(const struct op *op, const struct rows *lane, struct err *err)
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
-	add_lane(&params, op);
+	add_lane(&params, op, rows_text(lane, 0, LANE_TOPIC), rows_text(lane, 0, LANE_CONSUMER));
 	params_text(&params, op->cli->reason);
 	params_int(&params, (int32_t)rows_int(lane, 0, LANE_PARTITION));
 	params_bigint(&params, rows_int(lane, 0, LANE_SEQ));

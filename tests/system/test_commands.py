@@ -878,18 +878,25 @@ def test_blocked_keys_are_listed_and_skipped(blocked, topic, inbox):
     assert run(sidecar, "skip", "k1", "--topic", topic, "--dry-run").startswith('dry run: skip event "a", which is retrying: UP:')
     assert json.loads(run(sidecar, "skip", "k1", "--topic", topic, "--dry-run", "--json")) == \
         {"action": "skip", "count": 1, "dry_run": True, "event_id": "a"}
-    assert run(sidecar, "skip", "k1", "--topic", topic, "--reason", "no such order", "--yes") == \
+    assert run(sidecar, "skip", "k1", "--reason", "no such order", "--yes") == \
         'event "a" is dead; its key goes on within seconds\n'
     inbox.wait_status("b", "processed")
     assert (inbox.message("a")["status"], inbox.message("a")["error"]) == ("dead", "no such order")
     assert objects(run(sidecar, "keys", "--json")) == []
-    assert "with a name give --consumer" in run(sidecar, "skip", "k1", "--topic", topic, "--yes", code=6)
-    assert "--consumer" not in run(sidecar, "skip", "k1", "--topic", topic, "--consumer", "mail", "--yes", code=6)
+    assert "no message waits there" in run(sidecar, "skip", "k1", "--yes", code=6)
 
 
-def test_skip_asks_for_what_it_needs(blocked, topic):
+def test_skip_asks_for_what_it_needs(blocked, topic, inbox):
     sidecar, _ = blocked
-    assert "give --topic" in run(sidecar, "skip", "k1", code=1)
+    inbox.execute("INSERT INTO inbox.inbox_offsets (topic, kafka_partition, ordering) VALUES ('z', 7, 'key')")
+    inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, consumer, topic, kafka_partition, kafka_offset, key, payload,"
+                  " payload_digest, available_at) VALUES ('s', 'z', '', 'z', 7, 1, 'k1', '{}', 'd', '2100-01-01'),"
+                  " ('s', 'z', 'mail', 'z', 7, 1, 'k1', '{}', 'd', '2100-01-01')")
+    places = run(sidecar, "skip", "k1", code=1)
+    assert f'of topic "{topic}" and in partition 7 of topic "z", and in 1 more: select one with --topic' in places
+    assert 'partition 7 of topic "z" and in partition 7 of topic "z" for consumer "mail": select' in \
+        run(sidecar, "skip", "k1", "--topic", "z", code=1)
+    assert 'skip event "z", which is ' in run(sidecar, "skip", "k1", "--consumer", "mail", "--dry-run")
     assert "give a key" in run(sidecar, "skip", "--topic", topic, code=1)
     assert "stdin is not a terminal" in run(sidecar, "skip", "k1", "--topic", topic, code=1)
 
