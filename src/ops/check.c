@@ -248,9 +248,10 @@ static int check_privileges(const struct config *config, struct buf *found, stru
 
 	if (r == 0)
 		r = privileges_check(db, config->requests.socket, err);
-	if (r == 0)
-		buf_add_str(found, "this user has all privileges that inboxd needs");
-	return r;
+	if (r != 0)
+		return r;
+	buf_add_str(found, "this user has all privileges that inboxd needs");
+	return privileges_warn(db, found, err);
 }
 
 /* Whether the functions of all SQL handlers exist, and the sidecar may call them. */

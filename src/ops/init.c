@@ -409,10 +409,16 @@ static void print_next(const char *path, struct draft *draft, const struct confi
 			buf_str(&draft->not_written));
 	print_environment(draft, sources, path);
 	(void)printf("Next:\n"
-		     "  inboxd migrate -c %s    creates the schema\n"
+		     "  inboxd migrate --roles -c %s    creates the schema and its roles\n"
 		     "  inboxd check -c %s      tests everything that `run` needs\n"
-		     "  inboxd run -c %s\n",
+		     "  inboxd run -c %s\n\n",
 		path, path, path);
+	(void)puts(
+		"`migrate` needs the owner of the database, with CREATEROLE; `run` only the role "
+		"inboxd_sidecar. Give `run` a user\nof its own, and write it into the file:\n"
+		"  CREATE ROLE SIDECAR_USER LOGIN PASSWORD '…' IN ROLE inboxd_sidecar;\n"
+		"`migrate` then gets the owner with INBOXD_POSTGRES_USER and "
+		"INBOXD_POSTGRES_PASSWORD.");
 }
 
 int command_init(const struct cli *cli, const struct config_sources *sources, struct err *err)

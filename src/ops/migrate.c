@@ -86,8 +86,6 @@ static void print_grant(const struct rows *rows, int row)
 
 static void print_roles(const struct rows *before, const struct rows *after)
 {
-	const char *elsewhere = "";
-
 	for (int i = 0; i < rows_count(after); i++) {
 		const char *name = rows_text(after, i, ROLES_NAME);
 		const char *has = rows_text(after, i, ROLES_MEMBERS);
@@ -95,14 +93,7 @@ static void print_roles(const struct rows *before, const struct rows *after)
 		(void)printf("role %-16s %s, privileges granted; ", name,
 			has_role(before, name) ? "existed" : "made now");
 		print_line(has[0] == '\0' ? "nobody has it" : "granted to ", has, "");
-		if (elsewhere[0] == '\0')
-			elsewhere = rows_text(after, i, ROLES_ELSEWHERE);
 	}
-	if (elsewhere[0] != '\0')
-		print_line("\nRoles belong to the whole server. These may also use ", elsewhere,
-			". If that is another\nservice, each can act in the inbox of the other: "
-			"give this "
-			"schema roles of its own with --roles=PREFIX.");
 	(void)puts("\nNext, as a superuser or as the user of this command, with the names of your "
 		   "users:");
 	for (int i = 0; i < rows_count(after); i++)
@@ -137,42 +128,135 @@ static int print_others(struct db *db, const char *prefix, struct err *err)
 	return r;
 }
 
+/* The roles are those of another schema, too: what their users can do there. */
+static int print_shared(struct db *db, const char *prefix, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *shared = NULL;
+	CLEANUP(buf_fini) struct buf places = BUF_INIT;
+	int r = roles_shared(db, prefix, &shared, err);
+
+	if (r != 0 || rows_count(shared) == 0)
+		return r;
+	for (int i = 0; i < rows_count(shared); i++)
+		buf_addf(&places, "%s%s", i == 0 ? "" : ", ", rows_text(shared, i, SHARED_PLACE));
+	if (!buf_ok(&places))
+		return err_memory(err);
+	print_line("\nRoles belong to the whole server. These may also use ", buf_str(&places),
+		". If that is another\nservice, each can act in the inbox of the other: give this "
+		"schema roles of its own with --roles=PREFIX.");
+	return 0;
+}
+
+/* Without a prefix, a schema that has no roles yet would get those of another inbox on the server, and with them its users. */
+static int refuse_shared(struct db *db, const char *prefix, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *used = NULL;
+	CLEANUP(rows_freep) struct rows *shared = NULL;
+	int r = prefix != NULL ? 0 : roles_prefixes(db, &used, err);
+
+	if (r != 0 || prefix != NULL || rows_count(used) > 0)
+		return r;
+	r = roles_shared(db, NULL, &shared, err);
+	if (r != 0 || rows_count(shared) == 0)
+		return r;
+	(void)err_set(err, FAULT_USAGE,
+		"--roles: roles belong to the whole server, and " ROLES_PREFIX
+		"_sidecar, " ROLES_PREFIX
+		"_service and so on are those of %s already: the users of "
+		"one inbox could act in the other",
+		rows_text(shared, 0, SHARED_PLACE));
+	return err_advise(err,
+		"give schema \"%s\" roles of its own with --roles=PREFIX, for example the name "
+		"of the service; --roles=" ROLES_PREFIX " shares them on purpose",
+		db_schema(db));
+}
+
+/* --- Their members ----------------------------------------------------------------------------- */
+
+/* The role in a text ROLE=USER; NULL: there is none. */
+static const char *role_of(const char *grant)
+{
+	size_t length = strcspn(grant, "=");
+
+	for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++) {
+		if (strlen(roles[i].suffix) == length &&
+			memcmp(roles[i].suffix, grant, length) == 0 && grant[length] == '=' &&
+			grant[length + 1] != '\0')
+			return roles[i].suffix;
+	}
+	return NULL;
+}
+
+static int check_grants(const struct cli *cli, struct err *err)
+{
+	if (cli->grants.count > 0 && cli->roles == NULL)
+		return err_set(err, FAULT_USAGE, "--grant needs --roles");
+	for (size_t i = 0; i < cli->grants.count; i++) {
+		if (role_of(cli->grants.items[i]) == NULL)
+			return err_set(err, FAULT_USAGE,
+				"--grant %s: write ROLE=USER with one of the roles sidecar, "
+				"handler, service, operator and reader",
+				cli->grants.items[i]);
+	}
+	return 0;
+}
+
+static int grant_members(struct db *db, const struct cli *cli, const char *prefix, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < cli->grants.count && r == 0; i++) {
+		const char *text = cli->grants.items[i];
+		const struct roles_grant grant = { prefix, role_of(text), strchr(text, '=') + 1 };
+
+		r = roles_grant(db, &grant, err);
+	}
+	return r;
+}
+
 /* Makes the roles, and says which, and what to grant next. */
 static int make_roles(const struct config *config, const struct migration_stop *stop,
-	const char *prefix, struct err *err)
+	const struct cli *cli, struct err *err)
 {
+	const char *prefix = cli->roles[0] == '\0' ? NULL : cli->roles;
 	CLEANUP(db_freep) struct db *db = NULL;
 	CLEANUP(rows_freep) struct rows *before = NULL;
 	CLEANUP(rows_freep) struct rows *after = NULL;
 	int r = open_db(config, &db, err);
 
 	if (r == 0)
+		r = refuse_shared(db, prefix, err);
+	if (r == 0)
 		r = roles_list(db, prefix, &before, err);
 	if (r == 0)
 		r = migration_grant(config, stop, prefix, err);
+	if (r == 0)
+		r = grant_members(db, cli, prefix, err);
 	if (r == 0)
 		r = roles_list(db, prefix, &after, err);
 	if (r != 0)
 		return r;
 	print_roles(before, after);
-	return print_others(db, prefix, err);
+	r = print_shared(db, prefix, err);
+	return r != 0 ? r : print_others(db, prefix, err);
 }
 
 int command_migrate(const struct cli *cli, const struct config *config, struct err *err)
 {
 	const struct migration_stop stop = { is_uninterrupted, NULL };
-	const char *prefix = cli->roles == NULL || cli->roles[0] == '\0' ? NULL : cli->roles;
 	struct migrate_result result = { 0 };
 	bool ahead;
-	int r = prefix == NULL ? 0 : check_prefix(prefix, err);
+	int r = cli->roles == NULL || cli->roles[0] == '\0' ? 0 : check_prefix(cli->roles, err);
 
+	if (r == 0)
+		r = check_grants(cli, err);
 	if (r != 0)
 		return r;
 	op_interrupt_begin();
 	r = migration_run(config, &stop, &result, err);
 	ahead = result.version > migrate_latest();
 	if (r == 0 && cli->roles != NULL && !ahead)
-		r = make_roles(config, &stop, prefix, err);
+		r = make_roles(config, &stop, cli, err);
 	if (r == MIGRATE_STOPPED)
 		(void)fprintf(stderr,
 			"inboxd: interrupted after %d migration%s; run it again to continue\n",

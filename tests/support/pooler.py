@@ -25,16 +25,16 @@ logfile = {directory}/pgbouncer.log
 
 
 class Pooler:
-    """Runs from construction until close(). auth_type any: everybody is `postgres` to the server."""
+    """Runs from construction until close(). auth_type any: everybody is `login` to the server."""
 
-    def __init__(self, target, mode):
+    def __init__(self, target, mode, login="postgres"):
         self.port = process.free_port()
         self.directory = process.scratch("pgbouncer")
         user = unprivileged_user()
         process.give_to(self.directory, user)
         path = os.path.join(self.directory, "pgbouncer.ini")
         with open(path, "w", encoding="utf-8") as file:
-            file.write(CONFIGURATION.format(target=f"{target} user=postgres", port=self.port, mode=mode,
+            file.write(CONFIGURATION.format(target=f"{target} user={login}", port=self.port, mode=mode,
                                             directory=self.directory))
         self._process = process.spawn([PROGRAM, path], os.path.join(self.directory, "output.log"),
                                       user=user, cwd=self.directory)

@@ -167,7 +167,7 @@ class Sidecar:
         if self.user is None:
             return {}
         if not self._granted:
-            done = self.command("migrate", "--roles")
+            done = self.command("migrate", "--roles=inboxd")
             if done.returncode != 0:
                 raise process.StartFailed(f"migrate --roles: {done.stderr}")
             self._granted = True

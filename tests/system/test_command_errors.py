@@ -92,7 +92,7 @@ def hides(inbox, name):
     users = []
 
     def hide(inboxd, *tables):
-        assert inboxd.command("migrate", "--roles").returncode == 0
+        assert inboxd.command("migrate", "--roles=inboxd").returncode == 0
         users.append(f"rls_{name}"[:60])
         inbox.execute(f'CREATE ROLE "{users[0]}" LOGIN IN ROLE inboxd_sidecar')
         for table in tables:
@@ -163,7 +163,7 @@ def test_check_names_the_role_of_a_user_without_rights(inboxd, inbox):
 
 
 def test_check_by_an_operator_names_the_sidecars_user(inboxd, inbox, name):
-    assert inboxd.command("migrate", "--roles").returncode == 0
+    assert inboxd.command("migrate", "--roles=inboxd").returncode == 0
     operator, sidecar = f"op_{name}"[:60], f"a_{name}"[:60]
     for user, role in ((operator, "inboxd_operator"), (sidecar, "inboxd_sidecar")):
         inbox.execute(f'CREATE ROLE "{user}" LOGIN IN ROLE {role}')
@@ -185,7 +185,7 @@ def test_check_by_an_operator_names_the_sidecars_user(inboxd, inbox, name):
     ("ALL ON FUNCTION inbox.emit_caused", "EXECUTE ON FUNCTION inbox.emit_caused(bigint,text,text,text,integer,jsonb,jsonb)"),
 ])
 def test_check_as_an_outdated_sidecar_role_names_the_roles_to_renew(inboxd, inbox, name, revoked, missing):
-    assert inboxd.command("migrate", "--roles").returncode == 0
+    assert inboxd.command("migrate", "--roles=inboxd").returncode == 0
     sidecar = f"a_{name}"[:60]
     inbox.execute(f'CREATE ROLE "{sidecar}" LOGIN IN ROLE inboxd_sidecar')
     inbox.execute(f"REVOKE {revoked} FROM inboxd_sidecar")

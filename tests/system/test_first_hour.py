@@ -1,6 +1,7 @@
 """What someone meets who uses inboxd for the first time."""
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import subprocess
 import psycopg
 import pytest
 
+from support import pooler
 from support.sidecar import binary
 from support.wait import eventually
 from support.wire import Wire, hello_params
@@ -48,8 +50,8 @@ def test_a_small_handler_gets_data_that_is_not_json_and_lines_longer_than_a_scan
                    {"bytes": "dead", "tombstone": "dead", "large": "processed"})
 
 
-def roles(sidecar):
-    result = sidecar.command("migrate", "--roles")
+def roles(sidecar, prefix=None):
+    result = sidecar.command("migrate", "--roles" if prefix is None else f"--roles={prefix}")
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -63,6 +65,7 @@ def test_migrate_roles_says_which_it_made_and_what_to_grant(make_inboxd, db):
     assert "role inboxd_sidecar   existed, privileges granted; granted to billing_inbox" in again
     grant = next(line.strip() for line in again.splitlines() if "GRANT inboxd_reader" in line)
     db.execute(grant.replace("READER", "billing_inbox"))
+    db.execute("REVOKE inboxd_reader FROM billing_inbox")
 
 
 @pytest.fixture
@@ -101,11 +104,80 @@ def test_the_service_of_one_schema_can_do_nothing_in_another_one(two_schemas, db
     assert f"GRANT {prefix}_sidecar to the user" in check.stderr + check.stdout
 
 
+@pytest.fixture
+def three_databases(make_inboxd, postgres_server, name):
+    """Three services with a database each on one server, and for each a user of its sidecar and one of its service:
+    {what: (database, sidecar, user of the sidecar, user of the service)}."""
+    made = {}
+    with postgres_server.connect() as connection:
+        for what in ("shop", "bank", "mail"):
+            dbname = postgres_server.create_database(f"{what}_{name}")
+            made[what] = (dbname, make_inboxd(postgres={"dbname": dbname}), f"{dbname}_in", f"{dbname}_app")
+            for user in made[what][2:]:
+                connection.execute(f"CREATE ROLE {user} LOGIN")
+        yield made
+        for dbname, *_ in made.values():
+            postgres_server.drop_database(dbname)
+        for role, in connection.execute("SELECT rolname FROM pg_roles WHERE rolname LIKE %s", [f"%_{name[:40]}%"]).fetchall():
+            connection.execute(f"DROP ROLE {role}")
+
+
+def members(*grants):
+    return [word for grant in grants for word in ("--grant", grant)]
+
+
+def test_three_services_on_one_server_cannot_act_in_the_inboxes_of_the_others(three_databases, postgres_server, name):
+    (shop, first, shop_in, shop_app), (bank, second, bank_in, bank_app), (mail, third, mail_in, mail_app) = three_databases.values()
+    assert first.command("migrate", "--roles=inboxd", *members(f"sidecar={shop_in}", f"service={shop_app}")).returncode == 0
+
+    refused = second.command("migrate", "--roles")
+    assert (refused.returncode, f"are those of the database {shop} already" in refused.stderr) == (1, True), refused.stderr
+    assert "give schema \"inbox\" roles of its own with --roles=PREFIX" in refused.stderr
+    done = second.command("migrate", f"--roles=bank_{name[:40]}", *members(f"sidecar={bank_in}", f"service={bank_app}"))
+    assert (done.returncode, "may also use" in done.stdout) == (0, False), done.stderr
+    assert f"role bank_{name[:40]}_service made now, privileges granted; granted to {bank_app}" in done.stdout
+    on_purpose = third.command("migrate", "--roles=inboxd", *members(f"sidecar={mail_in}", f"service={mail_app}"))
+    assert f"may also use the database {shop}" in on_purpose.stdout, on_purpose.stderr
+
+    begin = "SELECT inbox.request_begin('k', NULL)"
+    with psycopg.connect(postgres_server.conninfo(bank), user=shop_app) as stranger:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            stranger.execute(begin)
+    with psycopg.connect(postgres_server.conninfo(mail), user=shop_app) as stranger:
+        assert stranger.execute(begin), "the roles are shared"
+
+    def check(port):
+        found = third.command("check", "--set", f"postgres.port={port}", "--set", f"postgres.user={mail_in}")
+        assert found.returncode == 0, found.stdout
+        return found.stdout
+
+    with contextlib.closing(pooler.Pooler(postgres_server.port, "transaction", login=mail_in)) as bouncer:
+        assert f"users of the database {shop} can act in this inbox; this user can act in the inbox of the database {shop};" in check(bouncer.port)
+        with postgres_server.connect() as owner:
+            owner.execute(f"REVOKE CONNECT ON DATABASE {mail} FROM PUBLIC")
+            assert f"PUBLIC; the same for {shop}" in check(bouncer.port) and "in this inbox" not in check(bouncer.port)
+            owner.execute(f"REVOKE CONNECT ON DATABASE {shop} FROM PUBLIC")
+        assert "warning" not in check(bouncer.port), "--grant gives each user its own database"
+    with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+        psycopg.connect(postgres_server.conninfo(mail), user=shop_app)
+
+
+def test_a_wrong_grant_is_refused(make_inboxd):
+    sidecar = make_inboxd()
+    for arguments, code, words in (
+            (["--roles", *members("sidecar=nobody_at_all")], 3, 'there is no user "nobody_at_all": create it'),
+            (["--roles", *members("janitor=postgres")], 1, "--grant janitor=postgres: write ROLE=USER"),
+            (["--roles", *members("sidecar=")], 1, "--grant sidecar=: write ROLE=USER"),
+            (members("sidecar=postgres"), 1, "--grant needs --roles")):
+        done = sidecar.command("migrate", *arguments)
+        assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+
+
 def test_users_can_move_to_roles_of_their_own(two_schemas, db, postgres_server, database):
     """The schema of an earlier version has the roles that all schemas share."""
     (shop, prefix, sidecar), (bank, _, other) = two_schemas
-    assert other.command("migrate", "--roles").returncode == 0
-    shared = roles(sidecar)
+    assert other.command("migrate", "--roles=inboxd").returncode == 0
+    shared = roles(sidecar, "inboxd")
     assert "may also use" in shared and f"the schema {bank}" in shared and "--roles=PREFIX" in shared
     with login(db, postgres_server, database, f"{prefix}_user", "inboxd_service") as service:
         emit = f"SELECT {shop}.emit('t', 'k', 't', '{{}}')"
@@ -188,11 +260,13 @@ def test_check_and_run_work_with_the_file_that_init_writes(kafka, postgres, topi
     path.chmod(0o600)
     arguments = (topic, kafka.bootstrap, postgres.conninfo(database), "--set", f"socket.path={tmp_path}/inbox.sock", "--set", "http.listen=")
     assert init(path, *arguments).returncode == 1 and path.read_text() == "old"
-    assert init(path, *arguments, "--force").returncode == 0
+    made = init(path, *arguments, "--force")
+    assert made.returncode == 0 and "CREATE ROLE SIDECAR_USER LOGIN PASSWORD '…' IN ROLE inboxd_sidecar;" in made.stdout
     assert path.stat().st_mode & 0o777 == 0o600 and os.listdir(tmp_path) == ["inboxd.yaml"]
     assert command(path, "migrate").returncode == 0
     checked = command(path, "check")
     assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "warning: this user owns the schema, which is more than a sidecar needs" in checked.stdout
     with subprocess.Popen([binary(), "run", "-c", str(path)], stderr=subprocess.PIPE, text=True) as run:
         assert any("event=started " in line for line in run.stderr)
         run.terminate()

@@ -240,7 +240,7 @@ def test_a_user_that_is_not_allowed_cannot_connect(start):
 
 def test_check_names_the_role_that_the_requests_need(start_inboxd, inbox, name):
     sidecar = start_inboxd(ON)
-    assert sidecar.command("migrate", "--roles").returncode == 0
+    assert sidecar.command("migrate", "--roles=inboxd").returncode == 0
     user = f"a_{name}"[:60]
     inbox.execute(f'CREATE ROLE "{user}" LOGIN IN ROLE inboxd_sidecar')
 

@@ -140,7 +140,7 @@ def test_outages_of_the_outbox_and_of_the_collector_have_a_line_a_minute(start_i
 @pytest.mark.slow
 def test_an_outage_of_postgresql_has_a_line_a_minute_also_for_a_sql_handler(make_inboxd, start_inboxd, postgres, db, sidecar_user,
                                                                           streams, topic, inbox):
-    assert make_inboxd().command("migrate", "--roles").returncode == 0
+    assert make_inboxd().command("migrate", "--roles=inboxd").returncode == 0
     db.execute("CREATE FUNCTION public.bill(event inbox.messages) RETURNS void LANGUAGE sql AS ''")
     db.execute(f"GRANT EXECUTE ON FUNCTION public.bill TO {sidecar_user}")
     sidecar = start_inboxd({"handlers": {"billing": {"call": "public.bill"}}}, log={"format": "json"})

@@ -116,7 +116,7 @@ def test_a_key_of_several_scopes_needs_the_scope(sidecar, requests, inbox):
 
 
 def test_an_operator_may_forget_but_not_read_a_response(sidecar, requests, inbox, name):
-    run(sidecar, "migrate", "--roles")
+    run(sidecar, "migrate", "--roles=inboxd")
     operator, reader = f"op_{name}"[:60], f"rd_{name}"[:60]
     for user, role in ((operator, "inboxd_operator"), (reader, "inboxd_reader")):
         inbox.execute(f'CREATE ROLE "{user}" LOGIN IN ROLE {role}')

@@ -41,7 +41,7 @@ def test_the_inbox_moves_to_a_new_database(postgres_server, database, new_databa
     streams.events(topic, ["e1", "e2", "later"])  # while it is down: two copies and a new one
     copy(postgres_server, database, new_database)
     second = make_inboxd(postgres={"dbname": new_database})
-    assert second.command("migrate", "--roles").returncode == 0
+    assert second.command("migrate", "--roles=inboxd").returncode == 0
     second.start()
     again = handler(second, always(DONE))
     moved = Inbox(postgres_server.conninfo(new_database))

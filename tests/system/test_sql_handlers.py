@@ -21,7 +21,7 @@ LATER = 60
 @pytest.fixture
 def service(make_inboxd, db, sidecar_user):
     """service(body, returns="void") makes orders.on_event; the tables of the inbox exist already."""
-    assert make_inboxd().command("migrate", "--roles").returncode == 0
+    assert make_inboxd().command("migrate", "--roles=inboxd").returncode == 0
     db.execute("CREATE SCHEMA orders")
     db.execute("CREATE TABLE orders.effects (n bigint GENERATED ALWAYS AS IDENTITY, event_id text, txid bigint DEFAULT txid_current())")
     db.execute(f"GRANT USAGE ON SCHEMA orders TO {sidecar_user};"
@@ -530,7 +530,7 @@ def test_the_example_of_the_documentation_works(start_inboxd, make_inboxd, produ
     example = (ROOT / "examples/sql_handler.sql").read_text(encoding="utf-8")
     blocks = re.findall(r"```sql\n(.*?)```", (ROOT / "docs/handlers.md").read_text(encoding="utf-8"), re.S)
     assert [block for block in blocks if "inbox.messages" in block and block in example], "the document shows the file"
-    assert make_inboxd().command("migrate", "--roles").returncode == 0
+    assert make_inboxd().command("migrate", "--roles=inboxd").returncode == 0
     db.execute("DROP ROLE IF EXISTS billing_events")
     db.execute(example.replace(":sidecar", sidecar_user))
     start_inboxd(handlers={"invoices": {"call": "billing.on_order", "topics": [topic], "types": ["order.*"],

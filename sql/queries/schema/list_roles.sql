@@ -3,24 +3,15 @@
 -- From PostgreSQL 16 on, who creates a role becomes a member with neither INHERIT nor SET, which gives no right. Before, a
 -- membership had no such options.
 -- $1 prefix; NULL: those that may use the schema, or inboxd. Back: role, its name without the prefix, the roles and users
--- that have it ('' = none), and where else it may use a schema of inboxd or of others ('' = nowhere): roles belong to the cluster.
+-- that have it ('' = none).
 WITH used AS (
 -- include: role_prefixes
-), own AS (
-    SELECT b.oid AS database, c.relnamespace AS schema
-    FROM pg_database b, pg_class c
-    WHERE b.datname = current_database() AND c.oid = 'inbox.inbox_messages'::regclass
 )
 SELECT r.rolname, s.suffix,
        coalesce((SELECT string_agg(quote_ident(u.rolname), ', ' ORDER BY u.rolname)
                  FROM pg_auth_members m JOIN pg_roles u ON u.oid = m.member
                  WHERE m.roleid = r.oid
-                   AND to_jsonb(m) @> '{"inherit_option": false, "set_option": false}' IS NOT TRUE), ''),
-       coalesce((SELECT string_agg(DISTINCT CASE WHEN d.dbid = own.database THEN 'the schema ' || d.objid::regnamespace
-                                                 ELSE 'the database ' || quote_ident(b.datname) END, ', ')
-                 FROM pg_shdepend d JOIN pg_database b ON b.oid = d.dbid CROSS JOIN own
-                 WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = r.oid AND d.deptype = 'a'
-                   AND d.classid = 'pg_namespace'::regclass AND (d.dbid, d.objid) <> (own.database, own.schema)), '')
+                   AND to_jsonb(m) @> '{"inherit_option": false, "set_option": false}' IS NOT TRUE), '')
 FROM (SELECT $1::text AS prefix WHERE $1::text IS NOT NULL
       UNION ALL SELECT u.prefix FROM used u WHERE $1::text IS NULL
       UNION ALL SELECT 'inboxd' WHERE $1::text IS NULL AND NOT EXISTS (SELECT FROM used)) w

@@ -405,6 +405,7 @@ void cli_fini(struct cli *cli)
 {
 	free(cli->set);
 	free(cli->words);
+	free(cli->grants.items);
 	free(cli->bridge.topics.items);
 	free(cli->bridge.types.items);
 	free(cli->bridge.headers.items);

@@ -122,10 +122,11 @@ struct cli {
 	const char **set;        /* --set, in order; owned by the struct */
 	size_t set_count;
 	bool json;
-	bool migrate;       /* run --migrate */
-	const char *roles;  /* migrate --roles: the prefix, "" = none; NULL = not given */
-	bool force;         /* init --force */
-	const char **words; /* arguments that are not options, in order; owned by the struct */
+	bool migrate;            /* run --migrate */
+	const char *roles;       /* migrate --roles: the prefix, "" = none; NULL = not given */
+	struct cli_texts grants; /* migrate --grant: ROLE=USER */
+	bool force;              /* init --force */
+	const char **words;      /* arguments that are not options, in order; owned by the struct */
 	size_t word_count;
 	struct cli_filter filter;
 	struct cli_range range;

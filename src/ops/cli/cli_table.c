@@ -193,6 +193,8 @@ const struct option_row cli_options[] = {
 		"update the schema first", NULL },
 	{ 0, "roles", "PREFIX", FOR(COMMAND_MIGRATE), KIND_OPTIONAL, offsetof(struct cli, roles),
 		"also create the roles PREFIX_sidecar, _handler, _service, _operator and _reader and grant their privileges; default: the prefix that the schema has, or inboxd", NULL },
+	{ 0, "grant", "ROLE=USER", FOR(COMMAND_MIGRATE), KIND_TEXTS, offsetof(struct cli, grants),
+		"with --roles: also grant the role (sidecar, handler, service, operator, reader) to an existing user; can be repeated", NULL },
 	{ 0, "force", NULL, FOR(COMMAND_INIT), KIND_FLAG, offsetof(struct cli, force),
 		"replace an existing file, and write the file even if a server cannot be reached", NULL },
 	{ 0, "status", "STATUS", FOR(COMMAND_LIST), KIND_TEXT, offsetof(struct cli, filter.status),

@@ -472,9 +472,10 @@ static int grant_roles(struct run *run, struct err *err)
 	if (r == 0)
 		return db_commit(run->db, err) == 0 ? 0 : FAULT_DATABASE;
 	db_rollback(run->db);
-	return strcmp(err->state, "42501") == 0
-		       ? err_prefix(err, "roles: this user needs CREATEROLE, and to own the schema")
-		       : err_prefix(err, "roles");
+	if (strcmp(err->state, "42501") != 0)
+		return err_prefix(err, "roles");
+	(void)err_prefix(err, "roles: this user needs CREATEROLE, and to own the schema");
+	return err_advise(err, "a superuser can grant it with ALTER ROLE … CREATEROLE");
 }
 
 int migrate_roles(const struct db_options *options, const struct migrate_watch *watch,

@@ -3,8 +3,11 @@
  */
 #include "store/schema/privileges.h"
 
+#include <string.h>
+
 #include "base/cleanup.h"
 #include "queries.h"
+#include "store/schema/roles.h"
 
 #define NAMED 5 /* number of privileges that the error names */
 
@@ -53,4 +56,52 @@ int privileges_check(struct db *db, bool requests, struct err *err)
 		r = report_missing(rows, err);
 	rows_free(rows);
 	return r == 0 ? db_run(db, QUERY_CHECK_VISIBLE, NULL, NULL, err) : r;
+}
+
+static void warn_of_shared_roles(struct buf *found, const struct rows *rows, int row)
+{
+	const char *prefix = rows_text(rows, row, SHARED_PREFIX);
+	const char *place = rows_text(rows, row, SHARED_PLACE);
+	const char *database = rows_text(rows, row, SHARED_DATABASE);
+	const char *other = rows_text(rows, row, SHARED_OTHER);
+	bool is_other_database = strcmp(database, other) != 0;
+
+	if (!rows_bool(rows, row, SHARED_HERE) && !rows_bool(rows, row, SHARED_THERE))
+		return;
+	buf_addf(found,
+		"\nwarning: roles belong to the whole server, and %s_sidecar, %s_service and so on "
+		"may also use %s:",
+		prefix, prefix, place);
+	if (rows_bool(rows, row, SHARED_HERE))
+		buf_addf(found, " users of %s can act in this inbox;", place);
+	if (rows_bool(rows, row, SHARED_THERE))
+		buf_addf(found, " this user can act in the inbox of %s;", place);
+	buf_addf(found, " give each inbox roles of its own: `inboxd migrate --roles=PREFIX`");
+	if (!is_other_database)
+		return;
+	buf_addf(found,
+		", or let only its own users connect to a database, as its owner: GRANT CONNECT ON "
+		"DATABASE %s TO "
+		"…; REVOKE CONNECT ON DATABASE %s FROM PUBLIC; the same for %s",
+		database, database, other);
+}
+
+int privileges_warn(struct db *db, struct buf *found, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *owner = NULL;
+	CLEANUP(rows_freep) struct rows *shared = NULL;
+	int r = db_run(db, QUERY_CHECK_OWNER, NULL, &owner, err);
+
+	if (r == 0)
+		r = roles_shared(db, NULL, &shared, err);
+	if (r != 0)
+		return r;
+	if (rows_count(owner) > 0)
+		buf_addf(found,
+			"\nwarning: this user owns the schema, which is more than a sidecar needs: "
+			"run it as a user of its own, with the role %s",
+			rows_text(owner, 0, 0));
+	for (int i = 0; i < rows_count(shared); i++)
+		warn_of_shared_roles(found, shared, i);
+	return buf_ok(found) ? 0 : err_memory(err);
 }

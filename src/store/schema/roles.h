@@ -10,13 +10,33 @@
 enum roles_column {
 	ROLES_NAME,
 	ROLES_SUFFIX, /* the name without the prefix */
-	ROLES_MEMBERS,
-	ROLES_ELSEWHERE /* other schemas that it may use; "" = none */
+	ROLES_MEMBERS
+};
+
+/* One row for each other schema whose roles are those of this schema, too. */
+enum shared_column {
+	SHARED_PREFIX,
+	SHARED_PLACE, /* "the schema …", "the database …" */
+	SHARED_HERE,  /* its users can connect to this database without a GRANT for it */
+	SHARED_THERE, /* this user has one of the roles and can connect there */
+	SHARED_DATABASE,
+	SHARED_OTHER /* database */
 };
 
 /* The roles with this prefix; NULL: those that may use the schema, or inboxd. The caller frees the rows. */
 int roles_list(struct db *db, const char *prefix, struct rows **out, struct err *err);
 /* One row and column for each prefix of roles that may use the schema. The caller frees the rows. */
 int roles_prefixes(struct db *db, struct rows **out, struct err *err);
+/* `prefix` as above. The caller frees the rows. */
+int roles_shared(struct db *db, const char *prefix, struct rows **out, struct err *err);
+
+/* What a user gets: the role with this end of its name, and CONNECT on the database if this user may grant that. */
+struct roles_grant {
+	const char *prefix; /* NULL = that of the schema */
+	const char *suffix;
+	const char *user;
+};
+/* FAULT_DATABASE: also without such a user. */
+int roles_grant(struct db *db, const struct roles_grant *grant, struct err *err);
 
 #endif
