@@ -10,14 +10,17 @@ END $$;
 
 -- A filter is one jsonb object with some of: status, topic, event_type (with * at the end a prefix), key (text),
 -- received_from, received_to, died_from, died_to (only with the status dead), error_like, error_code (the whole code; '' =
--- messages without a code), consumer ('' = the consumer without a name), counted (an object: look_page()). inbox_audit keeps it without counted.
+-- messages without a code), consumer ('' = the consumer without a name), trace (an id, or a traceparent), counted (an object:
+-- look_page()). inbox_audit keeps it without counted.
 -- Returns the filter without its NULL members. `allowed`: the states that the caller works on, one of which the
 -- filter must name.
 CREATE OR REPLACE FUNCTION inbox.check_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    known text[] := '{status,topic,event_type,key,received_from,received_to,died_from,died_to,error_like,error_code,consumer,counted}';
+    known text[] := '{status,topic,event_type,key,received_from,received_to,died_from,died_to,error_like,error_code,consumer,trace,counted}';
     given jsonb := jsonb_strip_nulls(filter);
+    trace text := CASE WHEN lower(given ->> 'trace') ~ '^([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|[0-9a-f]{32})$'
+                       THEN substring(lower(given ->> 'trace') FROM '[0-9a-f]{32}') END;
     name text;
 BEGIN
     SELECT k INTO name FROM jsonb_object_keys(given) k WHERE k <> ALL (known);
@@ -33,6 +36,10 @@ BEGIN
             PERFORM inbox.refuse(caller, name || ' is empty; leave it out for any');
         END IF;
     END LOOP;
+    IF given ? 'trace' AND trace IS NULL THEN
+        PERFORM inbox.refuse(caller, format('trace is %L; it is an id of 32 hexadecimal digits, or a traceparent',
+                                            left(given ->> 'trace', 80)));
+    END IF;
     IF (given ->> 'received_from')::timestamptz > (given ->> 'received_to')::timestamptz THEN
         PERFORM inbox.refuse(caller, 'received_from is later than received_to');
     END IF;
@@ -42,7 +49,7 @@ BEGIN
     IF (given ? 'died_from' OR given ? 'died_to') AND given ->> 'status' <> 'dead' THEN
         PERFORM inbox.refuse(caller, 'died_from and died_to need the status dead');
     END IF;
-    RETURN given;
+    RETURN given || jsonb_strip_nulls(jsonb_build_object('trace', trace));
 END $$;
 
 -- The filter that the named arguments of a function make. Each argument has the name and the meaning of an option of the

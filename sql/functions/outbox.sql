@@ -77,11 +77,13 @@ BEGIN
 END $$;
 
 -- Where the events of this transaction come from, in settings that end with it (set_config(…, true)): inboxd.traceparent and
--- inboxd.tracestate are a trace, inboxd.claim is the claim of the message whose handler emits. Every user can set them. So a
--- value that is not valid counts as none, and a claim stands for a message only while that message has it.
+-- inboxd.tracestate are a trace, inboxd.claim is the claim of the message whose handler emits, inboxd.request the token of the
+-- request with a key. Every user can set them. So a value that is not valid counts as none, and a claim stands for a message
+-- only while that message has it.
 CREATE OR REPLACE FUNCTION inbox.has_origin() RETURNS boolean
 LANGUAGE sql STABLE AS $$
-    SELECT concat(current_setting('inboxd.traceparent', true), current_setting('inboxd.claim', true)) <> ''
+    SELECT concat(current_setting('inboxd.traceparent', true), current_setting('inboxd.claim', true),
+                  current_setting('inboxd.request', true)) <> ''
 $$;
 
 -- The trace in these settings, as header_pairs() returns headers; NULL = none.
@@ -97,19 +99,27 @@ $$;
 -- True: the headers have a trace. An object, or pairs as header_pairs() returns them.
 CREATE OR REPLACE FUNCTION inbox.has_trace(headers jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT coalesce(headers ? 'traceparent' OR jsonb_path_exists(headers, '$[*] ? (@[0] == "traceparent")'), false)
+    SELECT coalesce(headers ? 'traceparent' OR jsonb_path_exists(headers, 'strict $[*] ? (@[0] == "traceparent")', '{}', true), false)
 $$;
 
 -- trace: the headers to add to those of an event, which are `headers`. It is that of the settings, otherwise that of the
--- message. caused_by: the seq of the message.
-CREATE OR REPLACE FUNCTION inbox.origin(headers jsonb, OUT trace jsonb, OUT caused_by bigint)
+-- message. caused_by: the seq of the message. scope, key: of the request.
+CREATE OR REPLACE FUNCTION inbox.origin(headers jsonb, OUT trace jsonb, OUT caused_by bigint, OUT scope text, OUT key text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     part bigint[] := regexp_match(current_setting('inboxd.claim', true), '^([0-9]{1,18})[.]([0-9]{1,18})[.]([0-9]{1,18})')::bigint[];
+    request text[] := inbox.request_token(nullif(current_setting('inboxd.request', true), ''));
 BEGIN
     IF part IS NOT NULL THEN
         SELECT m.seq, inbox.trace_pairs(m.headers) INTO caused_by, trace FROM inbox.inbox_messages m
         WHERE m.seq = part[1] AND m.delivery_count = part[2] AND m.claimed_by = part[3];
+        IF trace = '[]' THEN
+            trace := inbox.envelope_trace(caused_by);
+        END IF;
+    END IF;
+    IF request IS NOT NULL THEN
+        scope := inbox.try_text(decode(request[CASE request[1] WHEN 'l' THEN 3 ELSE 6 END], 'hex'));
+        key := inbox.try_text(decode(request[CASE request[1] WHEN 'l' THEN 4 ELSE 7 END], 'hex'));
     END IF;
     trace := CASE WHEN inbox.has_trace(headers) THEN '[]' ELSE coalesce(inbox.trace_of_transaction(), trace, '[]') END;
 END $$;
@@ -124,21 +134,24 @@ DECLARE
     fault text := inbox.event_fault(topic, key, type, data, content_type, id, source, subject, aggregate);
     trace jsonb := '[]';
     caused_by bigint;
+    scope text;
+    request text;
     stored text;
 BEGIN
     IF fault IS NOT NULL THEN
         PERFORM inbox.refuse_event(fault);
     ELSIF inbox.has_origin() THEN
-        SELECT o.trace, o.caused_by INTO trace, caused_by FROM inbox.origin(headers) o;
+        SELECT o.trace, o.caused_by, o.scope, o.key INTO trace, caused_by, scope, request FROM inbox.origin(headers) o;
     END IF;
     INSERT INTO inbox.outbox
-        (event_id, source, topic, aggregate, key, event_type, subject, content_type, headers, payload, caused_by)
+        (event_id, source, topic, aggregate, key, event_type, subject, content_type, headers, payload, caused_by,
+         request_scope, request_key)
     VALUES (coalesce(emit_bytes.id, gen_random_uuid()::text), emit_bytes.source, emit_bytes.topic, emit_bytes.aggregate,
             emit_bytes.key, emit_bytes.type, emit_bytes.subject,
             CASE WHEN emit_bytes.data IS NOT NULL THEN emit_bytes.content_type END,
             CASE WHEN coalesce(emit_bytes.headers, '{}') IN ('{}', '[]') THEN trace
                  ELSE inbox.header_pairs(emit_bytes.headers, '') || trace END,
-            emit_bytes.data, caused_by)
+            emit_bytes.data, caused_by, scope, request)
     RETURNING event_id INTO stored;
     RETURN stored;
 END $$;
@@ -197,23 +210,6 @@ LANGUAGE sql STABLE AS $$
         WHEN inbox.try_base64(event ->> 'data_base64') IS NULL THEN '.data_base64 is not base64' END
 $$;
 
--- The trace of a message as headers for the events that it causes. ce_traceparent has precedence; the last of a repeated
--- header counts. A value of more than 8 KiB is left out: its receivers could not take it.
-CREATE OR REPLACE FUNCTION inbox.trace_pairs(headers jsonb) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF strpos(headers::text, 'trace') = 0 THEN
-        RETURN '[]';
-    END IF;
-    RETURN coalesce(jsonb_agg(jsonb_build_array(t.name, t.value) ORDER BY t.name), '[]')
-    FROM (SELECT DISTINCT ON (n.name) n.name, h.pair -> 1 AS value
-          FROM jsonb_array_elements(headers) WITH ORDINALITY AS h(pair, place)
-          CROSS JOIN LATERAL (SELECT regexp_replace(h.pair ->> 0, '^ce_', '') AS name) n
-          WHERE h.pair ->> 0 IN ('traceparent', 'tracestate', 'ce_traceparent', 'ce_tracestate')
-            AND jsonb_typeof(h.pair -> 1) = 'string' AND octet_length(h.pair ->> 1) <= 8192
-          ORDER BY n.name, starts_with(h.pair ->> 0, 'ce_') DESC, h.place DESC) t;
-END $$;
-
 -- Emits the events that the handler of a message gave with its answer, in their order. `headers` are those of the
 -- message: an event without a traceparent continues the trace of the transaction or, without one, of the message. `emit` is NULL, or an array of
 -- at most 1,000 objects with topic or aggregate, type, and perhaps key, data or data_base64, headers, id, source,
@@ -238,6 +234,8 @@ BEGIN
         PERFORM inbox.refuse_event(format('emit is a %s; it must be an array of events', jsonb_typeof(emit)));
     ELSIF jsonb_array_length(emit) > 1000 THEN
         PERFORM inbox.refuse_event(format('emit has %s events; the limit is 1000', jsonb_array_length(emit)));
+    ELSIF trace = '[]' AND inbox.is_structured(headers) THEN
+        trace := inbox.envelope_trace(seq);
     END IF;
     FOR one IN
         SELECT e.event, e.n, e.event ->> 'topic' AS topic, convert_to(e.event ->> 'key', 'UTF8') AS key,

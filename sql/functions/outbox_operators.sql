@@ -34,6 +34,7 @@ DECLARE
     prefix text := CASE WHEN right(kind, 1) = '*' THEN left(kind, -1) END;
     wanted_key bytea := convert_to(filter ->> 'key', 'UTF8');
     wanted_id text := filter ->> 'event_id';
+    wanted_trace text := filter ->> 'trace';
     like_text text := filter ->> 'error_like';
     code text := filter ->> 'error_code';
     created_from timestamptz := filter ->> 'received_from';
@@ -61,6 +62,7 @@ BEGIN
                         ELSE o.event_type = kind END
                AND (wanted_key IS NULL OR o.key = wanted_key)
                AND (wanted_id IS NULL OR o.event_id = wanted_id)
+               AND (wanted_trace IS NULL OR o.headers::text LIKE '%' || wanted_trace || '%')
                AND (like_text IS NULL OR o.error LIKE like_text)
                AND (code IS NULL OR coalesce(o.error_code, '') = code)
                AND (created_from IS NULL OR o.created_at >= created_from)
@@ -105,9 +107,9 @@ BEGIN
     GET DIAGNOSTICS released = ROW_COUNT;
     INSERT INTO inbox.outbox
         (event_id, source, topic, aggregate, key, event_type, subject, content_type, format, headers, payload, caused_by,
-         created_at)
+         created_at, request_scope, request_key)
     SELECT o.event_id, o.source, o.topic, o.aggregate, o.key, o.event_type, o.subject, o.content_type, o.format,
-           o.headers, o.payload, o.caused_by, o.created_at
+           o.headers, o.payload, o.caused_by, o.created_at, o.request_scope, o.request_key
     FROM inbox.outbox o
     WHERE o.seq = ANY (seqs) AND o.published_at IS NOT NULL AND inbox.is_counted(o.xmin, counted)
     ORDER BY o.seq;

@@ -31,6 +31,8 @@ DECLARE
     parent text := substring(NEW.tracingspancontext FROM E'(?n)^traceparent=(\\S+)');
     trace jsonb := '[]';
     caused_by bigint;
+    scope text;
+    request text;
     setting text := 'inboxd.outboxevents_' || 'inbox.outbox'::regclass::oid;
     earlier int := coalesce(nullif(current_setting(setting, true), ''), '0')::int;
     part text := setting || '_' || earlier / 50;
@@ -45,15 +47,16 @@ BEGIN
     IF fault IS NOT NULL THEN
         PERFORM inbox.refuse_event(fault);
     ELSIF inbox.has_origin() THEN
-        SELECT o.trace, o.caused_by INTO trace, caused_by FROM inbox.origin(NULL) o;
+        SELECT o.trace, o.caused_by, o.scope, o.key INTO trace, caused_by, scope, request FROM inbox.origin(NULL) o;
     END IF;
     NEW.id := coalesce(NEW.id, gen_random_uuid());
     NEW.timestamp := coalesce(NEW.timestamp, clock_timestamp());
-    INSERT INTO inbox.outbox (event_id, topic, key, event_type, format, headers, payload, caused_by)
+    INSERT INTO inbox.outbox (event_id, topic, key, event_type, format, headers, payload, caused_by, request_scope,
+                              request_key)
     VALUES (NEW.id::text, topic, key, NEW.type, 'bare',
             jsonb_build_array(jsonb_build_array('id', NEW.id), jsonb_build_array('eventType', NEW.type))
             || CASE WHEN parent IS NOT NULL THEN jsonb_build_array(jsonb_build_array('traceparent', parent)) ELSE trace END,
-            data, caused_by);
+            data, caused_by, scope, request);
     PERFORM set_config(part, concat_ws(',', nullif(current_setting(part, true), ''),
         jsonb_build_array(NEW.id, NEW.aggregatetype, left(NEW.aggregateid, 1024), NEW.type, NEW.timestamp)), true);
     PERFORM set_config(setting, (earlier + 1)::text, true);

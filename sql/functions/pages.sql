@@ -124,7 +124,7 @@ $$;
 
 -- One page: at most max_rows messages that fit, after after_seq. Waiting and dead messages are read along
 -- inbox_messages_state, claimed ones from the bounds of the instances on, all others along the whole table.
--- No index has consumers, types, keys, codes and errors. With max_rows a page also ends after 100,000 rows that did not match.
+-- No index has consumers, types, keys, codes, errors and traces. With max_rows a page also ends after 100,000 rows that did not match.
 -- Without max_rows all messages of a status are read, except for processed messages and messages of any status: these
 -- are most of the table, so the page ends, too. If a page may end, the search for received_from and received_to comes
 -- first.
@@ -166,6 +166,8 @@ BEGIN
         CASE WHEN right(kind, 1) = '*' THEN format('starts_with(m.event_type, %L)', left(kind, -1))
              WHEN kind IS NOT NULL THEN format('m.event_type = %L', kind) END,
         CASE WHEN filter ? 'key' THEN format('m.key = convert_to(%L, ''UTF8'')', filter ->> 'key') END,
+        CASE WHEN filter ? 'trace'
+             THEN format('inbox.is_of_trace(%L, m.source, m.event_id, m.headers, m.payload)', filter ->> 'trace') END,
         CASE WHEN filter ? 'received_from'
              THEN format('m.received_at >= %L::timestamptz', filter ->> 'received_from') END,
         CASE WHEN filter ? 'received_to'

@@ -226,10 +226,11 @@ BEGIN
     verdict := 'started';
     expires_at := looked_at + greatest(keep, lease);
     IF lease IS NULL THEN
-        token := concat_ws('.', 't', pg_current_xact_id(), attempt, (extract(epoch FROM expires_at) * 1000000)::bigint,
-                           coalesce(earlier.holder::text, ''), encode(convert_to(scope, 'UTF8'), 'hex'),
-                           encode(convert_to(key, 'UTF8'), 'hex'), encode(convert_to(operation, 'UTF8'), 'hex'),
-                           encode(fingerprint, 'hex'));
+        -- The events of this transaction have the request as their cause (origin()).
+        token := set_config('inboxd.request', concat_ws('.', 't', pg_current_xact_id(), attempt,
+            (extract(epoch FROM expires_at) * 1000000)::bigint, coalesce(earlier.holder::text, ''),
+            encode(convert_to(scope, 'UTF8'), 'hex'), encode(convert_to(key, 'UTF8'), 'hex'),
+            encode(convert_to(operation, 'UTF8'), 'hex'), encode(fingerprint, 'hex')), true);
         RETURN;
     END IF;
     made.scope := scope;

@@ -106,7 +106,7 @@ BEGIN
     END IF;
     BEGIN
         PERFORM set_config('inboxd.claim', concat_ws('.', claim_seq, claim_count, own_id), true),
-                set_config('inboxd.traceparent', '', true),
+                set_config('inboxd.traceparent', '', true), set_config('inboxd.request', '', true),
                 set_config('role', coalesce(as_role, own_role), true), set_config('search_path', path, true);
         EXECUTE call INTO outcome USING message;
         PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),

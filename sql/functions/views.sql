@@ -82,7 +82,9 @@ SELECT o.seq, o.event_id, o.source, o.topic, o.aggregate, o.key, o.event_type, o
             WHEN o.available_at IS NOT NULL THEN 'retrying'
             ELSE 'waiting' END AS status,
        inbox.try_text(o.payload) AS payload_text,
-       inbox.try_json(o.payload) AS payload_json
+       inbox.try_json(o.payload) AS payload_json,
+       o.request_scope,
+       o.request_key
 FROM inbox.outbox o;
 
 -- Requests with an idempotency key, without their responses. lost: the lease of an attempt is over, it has no result, and it

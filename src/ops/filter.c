@@ -23,6 +23,7 @@ static const struct {
 	{ "type", "event_type", offsetof(struct cli, filter.type) },
 	{ "key", "key", offsetof(struct cli, filter.key) },
 	{ "code", "error_code", offsetof(struct cli, filter.code) },
+	{ "trace", "trace", offsetof(struct cli, filter.trace) },
 	{ "who", "who", offsetof(struct cli, filter.who) },
 	{ "action", "action", offsetof(struct cli, filter.action) },
 };
@@ -234,5 +235,5 @@ bool op_has_filter(const struct cli *cli)
 	return consumer || cli->filter.dead || cli->filter.status != NULL ||
 	       cli->filter.topic != NULL || cli->filter.type != NULL || cli->filter.key != NULL ||
 	       cli->filter.since != NULL || cli->filter.until != NULL ||
-	       cli->filter.error != NULL || cli->filter.code != NULL;
+	       cli->filter.error != NULL || cli->filter.code != NULL || cli->filter.trace != NULL;
 }

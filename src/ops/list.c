@@ -74,6 +74,8 @@ static int check_records(const struct cli *cli, struct err *err)
 		other = cli->filter.group          ? "--group"
 			: cli->filter.type != NULL ? "--type"
 						   : "--code";
+	else if (cli->filter.trace != NULL)
+		other = "--trace";
 	else if (cli->filter.conflicts && (cli->filter.rejects || cli->filter.error != NULL))
 		other = cli->filter.rejects ? "--conflicts" : "--error";
 	if (other == NULL)
@@ -148,11 +150,14 @@ static void print_listing(
 	print_rest(op, listing, rows, found);
 }
 
-/* Adds the order. Dead messages begin with the last death, all others with the lowest seq. */
+/* Adds the order. Dead messages begin with the last death, all others with the lowest seq. A trace begins with the
+ * highest one: it is recent in most cases, and a page searches a part of the table. */
 static void add_order(struct params *params, const struct op *op, const struct listing *listing)
 {
 	const char *order = op->cli->bounds.order != NULL ? op->cli->bounds.order : listing->order;
-	bool down = (strcmp(order, BY_DIED) == 0) != op->cli->bounds.reverse;
+	bool last_first = strcmp(order, BY_DIED) == 0 ||
+			  (op->cli->filter.trace != NULL && op->cli->bounds.order == NULL);
+	bool down = last_first != op->cli->bounds.reverse;
 	char text[16];
 
 	(void)snprintf(text, sizeof(text), "%s%s", order, down ? " DESC" : "");

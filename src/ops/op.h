@@ -104,6 +104,13 @@ void op_print_lines(const struct rows *rows, int column);
 void op_print_change(const struct op *op, const char *action, int64_t count);
 /* Columns: section, name, value, all of them text. A new section starts with a title. */
 void op_print_facts(const struct rows *rows);
+/* The trace and the events that a message, or a request with a key, has caused: the columns of op_caused.sql. NULL = they were not read, and stderr says why: it does not end a command that shows more. */
+struct rows *op_read_caused(
+	const struct op *op, const char *seq, const char *scope, const char *key);
+/* As op_print_facts(); `caused` may be NULL. */
+void op_print_caused(const struct rows *caused);
+/* A column that is a JSON object, with them as further members. */
+void op_print_with_caused(const struct rows *rows, int row, int column, const struct rows *caused);
 /* Sixteen bytes per line: offset, hexadecimal, printable characters. */
 void op_print_hex(struct bytes bytes);
 

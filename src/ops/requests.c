@@ -118,15 +118,17 @@ static int show(const struct op *op, struct err *err)
 	CLEANUP(rows_freep) struct rows *found = NULL;
 	CLEANUP(rows_freep) struct rows *facts = NULL;
 	CLEANUP(rows_freep) struct rows *response = NULL;
+	CLEANUP(rows_freep) struct rows *caused = NULL;
 	int r = find(op, &found, err);
 
 	if (r == 0 && op->cli->body)
 		r = load_response(op, found, &response, err);
 	if (r != 0)
 		return r;
+	caused = op_read_caused(op, NULL, rows_text(found, 0, FOUND_SCOPE), op->cli->words[1]);
 	if (op->cli->json) {
-		op_print_lines(response == NULL ? found : response,
-			response == NULL ? FOUND_JSON : RESPONSE_JSON);
+		op_print_with_caused(response == NULL ? found : response, 0,
+			response == NULL ? FOUND_JSON : RESPONSE_JSON, caused);
 		return 0;
 	}
 	add_names(&params, op, found);
@@ -134,6 +136,7 @@ static int show(const struct op *op, struct err *err)
 	if (r != 0)
 		return r;
 	op_print_facts(facts);
+	op_print_caused(caused);
 	if (response != NULL)
 		print_response(response);
 	return 0;

@@ -14,6 +14,8 @@
 #include "ops/op.h"
 
 /* The columns of op_show.sql. */
+/* The first three are those of op_print_facts(). */
+enum { CAUSED_JSON = 3 };
 enum { SHOW_SOURCE, SHOW_JSON, SHOW_TEXT, SHOW_PAYLOAD, SHOW_SEQ, SHOW_IS_JSON, SHOW_IS_DROPPED };
 
 /* The rows are ordered by source. Fails unless there is only one. */
@@ -77,11 +79,61 @@ static void print_payload(const struct rows *rows, bool hex)
 	(void)putchar('\n');
 }
 
+struct rows *op_read_caused(
+	const struct op *op, const char *seq, const char *scope, const char *key)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	struct rows *rows = NULL;
+	struct err err = ERR_INIT;
+	int r;
+
+	params_text(&params, seq);
+	params_text(&params, scope);
+	params_text(&params, key);
+	r = db_run(op->db, QUERY_OP_CAUSED, &params, &rows, &err);
+	if (r == 0)
+		return rows;
+	(void)op_explain(r, op->cli->command, op->config, &err);
+	(void)fprintf(stderr, "its trace and the events that it has caused are not shown: %s\n",
+		err.text);
+	return NULL;
+}
+
+void op_print_caused(const struct rows *caused)
+{
+	if (rows_count(caused) == 0 || rows_is_null(caused, 0, 0))
+		return;
+	(void)putchar('\n');
+	op_print_facts(caused);
+}
+
+void op_print_with_caused(const struct rows *rows, int row, int column, const struct rows *caused)
+{
+	struct bytes object = rows_bytes(rows, row, column);
+
+	if (rows_count(caused) > 0 && object.length > 0) {
+		(void)fwrite(object.data, 1, object.length - 1, stdout);
+		(void)printf(",%s}\n", rows_text(caused, 0, CAUSED_JSON));
+		return;
+	}
+	(void)fwrite(object.data, 1, object.length, stdout);
+	(void)putchar('\n');
+}
+
+static struct rows *read_caused_by(const struct op *op, const struct rows *rows, int row)
+{
+	char seq[24];
+
+	(void)snprintf(seq, sizeof(seq), "%" PRId64, rows_int(rows, row, SHOW_SEQ));
+	return op_read_caused(op, seq, NULL, NULL);
+}
+
 static int print_row(
 	const struct op *op, enum query facts_of, const struct rows *rows, int row, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *facts = NULL;
+	CLEANUP(rows_freep) struct rows *caused = NULL;
 	int r;
 
 	params_bigint(&params, rows_int(rows, row, SHOW_SEQ));
@@ -91,6 +143,9 @@ static int print_row(
 	if (row > 0)
 		(void)putchar('\n');
 	op_print_facts(facts);
+	if (facts_of == QUERY_OP_SHOW_FACTS)
+		caused = read_caused_by(op, rows, row);
+	op_print_caused(caused);
 	return 0;
 }
 
@@ -306,7 +361,11 @@ int op_show(const struct op *op, struct err *err)
 		return print_raw(op, rows, err);
 	if (!op->cli->json)
 		return print_rows(op, QUERY_OP_SHOW_FACTS, rows, err);
-	op_print_lines(rows, SHOW_JSON);
+	for (int row = 0; row < rows_count(rows); row++) {
+		CLEANUP(rows_freep) struct rows *caused = read_caused_by(op, rows, row);
+
+		op_print_with_caused(rows, row, SHOW_JSON, caused);
+	}
 	return 0;
 }
 

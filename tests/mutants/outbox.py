@@ -15,6 +15,7 @@ SQL = "sql/test_relay.py::"
 OPERATORS = "sql/test_outbox.py::"
 EMIT = "sql/test_store_emit.c::"
 ANSWERS = "system/test_emit.py::"
+TRACES = "sql/test_traces.py::"
 
 MUTANTS = [
     mutant("O1", "a missing number is no hole",
@@ -223,6 +224,18 @@ MUTANTS = [
                 "        WHERE m.seq = part[1];"),
            tests=[OPERATORS + "test_a_claim_in_the_transaction_is_the_cause_of_its_events"]),
     mutant("O9", "a function has the trace that the one before it has set",
-           edit("sql/functions/sql_handlers.sql", "                set_config('inboxd.traceparent', '', true),\n", ""),
+           edit("sql/functions/sql_handlers.sql", "set_config('inboxd.traceparent', '', true)", "NULL"),
            tests=["sql/test_sql_handlers.py::test_events_of_a_function_have_the_trace_and_the_cause_of_their_message"]),
+    mutant("O9", "a request is no cause",
+           edit("sql/functions/requests.sql", "set_config('inboxd.request', concat_ws(", "set_config('inboxd.other', concat_ws("),
+           tests=[TRACES + "test_a_request_has_the_events_of_its_transaction"]),
+    mutant("O9", "the events of a message are looked for from its receipt on only",
+           edit("sql/functions/traces.sql", "        EXIT WHEN complete;\n", "        EXIT;\n"),
+           tests=[TRACES + "test_a_message_has_the_events_of_each_of_its_runs"]),
+    mutant("O9", "a trace is looked for in headers only",
+           edit("sql/functions/traces.sql", "inbox.is_structured(headers) AND position(", "headers IS NULL AND position("),
+           tests=[TRACES + "test_messages_of_a_trace_are_found_wherever_it_is"]),
+    mutant("O9", "a search that has an end does not say so",
+           edit("sql/functions/traces.sql", "        complete := looked < 100000;\n", "        complete := true;\n"),
+           tests=[TRACES + "test_a_message_has_the_events_of_each_of_its_runs"]),
 ]

@@ -96,6 +96,33 @@ def test_a_dry_run_changes_nothing(sidecar, emitted, inbox):
     assert len(emitted) == len(before)
 
 
+def test_a_request_is_followed_to_its_events_and_their_messages(sidecar, inbox):
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    parent = f"00-{trace}-00f067aa0ba902b7-01"
+    with inbox.connect() as connection, connection.transaction():
+        token = connection.execute("SELECT token FROM inbox.request_begin('order-17', 'f', scope => 'tenant')").fetchone()["token"]
+        connection.execute("SELECT set_config('inboxd.traceparent', %s, true)", [parent])
+        connection.execute("SELECT inbox.emit('orders', 'k', 'order.paid', '{}', id => 'e1'), inbox.request_complete(%s, 201)", [token])
+    seqs = [inbox.value("INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset, headers,"
+                        " claimed_by, delivery_count) VALUES ('shop', %s, 'order.paid', 'orders', 0, %s, %s::jsonb, 1, 1) RETURNING seq",
+                        [name, place, json.dumps([["traceparent", parent]])]) for place, name in enumerate(["e1", "again"])]
+    inbox.execute("SELECT inbox.complete(%s, NULL, '[{\"topic\": \"mails\", \"type\": \"mail\", \"id\": \"m1\"}]')", [f"{seqs[0]}.1.1"])
+
+    of_request = run(sidecar, "requests", "show", "order-17")
+    assert f"trace\n  id: {trace}\n" in of_request
+    assert "events that it has caused\n  orders: order.paid e1, waiting (seq 1 of the outbox)\n" in of_request
+    assert "caused by the request with the key: order-17 of the scope tenant\n" in run(sidecar, "outbox", "show", "e1")
+    assert [row["event_id"] for row in objects(run(sidecar, "outbox", "list", "--trace", parent, "--json"))] == ["e1", "m1"]
+    assert [row["event_id"] for row in objects(run(sidecar, "list", "--trace", trace, "--json"))] == ["again", "e1"]
+    assert [row["event_id"] for row in objects(run(sidecar, "list", "--trace", trace, "--reverse", "--json"))] == ["e1", "again"]
+    assert "\n  mails: mail m1, waiting (seq 2 of the outbox)\n" in run(sidecar, "show", "e1")
+    assert f"caused by the message with seq: {seqs[0]}: order.paid e1 from shop (orders/0/0)\n" in run(sidecar, "outbox", "show", "m1")
+    for arguments in (["show", "e1"], ["requests", "show", "order-17"]):
+        (shown,) = objects(run(sidecar, *arguments, "--json"))
+        assert (shown["trace"], len(shown["caused"]), shown["all_caused"]) == (trace, 1, True)
+    assert "trace is 'x'; it is an id of 32 hexadecimal digits, or a traceparent" in run(sidecar, "list", "--trace", "x", code=1)
+
+
 @pytest.mark.parametrize("arguments, code, words", [
     ([], 1, "outbox: give one of status, list, show, replay, discard"),
     (["remove"], 1, "outbox: give one of status, list, show, replay, discard"),

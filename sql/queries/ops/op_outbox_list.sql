@@ -13,6 +13,6 @@ LEFT JOIN LATERAL unnest(p.seqs) WITH ORDINALITY AS s(seq, n) ON true
 LEFT JOIN LATERAL (
     SELECT v.seq, v.event_id, v.status, v.topic, v.aggregate, v.key, v.event_type, v.source, v.subject, v.content_type,
            v.format, v.headers, v.caused_by, v.created_at, v.available_at, v.retry_count, v.error, v.error_code,
-           v.published_at, v.kafka_partition, v.kafka_offset, v.dead_at
+           v.published_at, v.kafka_partition, v.kafka_offset, v.dead_at, v.request_scope, v.request_key
     FROM inbox.events v WHERE v.seq = s.seq OFFSET 0) e ON true
 ORDER BY s.n

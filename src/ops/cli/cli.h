@@ -58,6 +58,7 @@ struct cli_filter {
 	const char *until;
 	const char *error; /* text within the error */
 	const char *code;  /* error code */
+	const char *trace; /* its id, or a traceparent */
 	const char *scope; /* of requests */
 	const char *who;   /* of the audit table; so does the next one */
 	const char *action;

@@ -280,6 +280,8 @@ const struct option_row cli_options[] = {
 		"only messages whose error contains this text", NULL },
 	{ 0, "code", "CODE", FOR_FILTER, KIND_ANY_TEXT, offsetof(struct cli, filter.code),
 		"only messages with exactly this error code; empty: those without one", NULL },
+	{ 0, "trace", "ID", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.trace),
+		"only messages of this trace: its id, or a traceparent; list prints the last one first", NULL },
 	{ 0, "limit", "N", FOR_PAGES, KIND_COUNT, offsetof(struct cli, bounds.limit),
 		"maximum number of lines; default 100", NULL },
 	{ 0, "max", "N", FOR_PAGES, KIND_COUNT, offsetof(struct cli, bounds.limit),
