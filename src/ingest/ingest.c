@@ -122,6 +122,7 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 	ingest->outage.reconnects = metrics_get(options->metrics, METER_PG_RECONNECTS, NULL, NULL);
 	handover_queue_init(&ingest->handovers);
 	STAILQ_INIT(&ingest->acquisitions.list);
+	background_queries_init(&ingest->queries);
 	ingest->outage.down = true;
 	ingest->stops = STOP_DATABASE;
 }
@@ -354,15 +355,12 @@ static bool is_due(const struct ingest *ingest)
 		       clock_now_us() >= collect_until(ingest, 0));
 }
 
-/* Acquires and adopts partitions and decides where to read them, one step after the other as long as the database
- * answers. */
+/* Acquires and adopts partitions, one step after the other as long as the database answers. */
 static void advance_partitions(struct ingest *ingest)
 {
 	if (!rebalance_step(ingest))
 		return;
 	acquire_step(ingest);
-	if (!ingest->outage.down)
-		start_offset_step(ingest);
 	if (!ingest->outage.down)
 		adoption_step(ingest);
 }
@@ -387,6 +385,8 @@ static void run_round(struct ingest *ingest)
 	db_outage_step(ingest);
 	advance_partitions(ingest);
 	backpressure(ingest);
+	flow_recheck_stopped(ingest);
+	start_offset_step(ingest);
 	flow_step(ingest);
 	collect(ingest);
 	handover_queue_hand_over(ingest, collect_is_full(ingest));
@@ -411,13 +411,15 @@ static void finish(struct ingest *ingest)
 	flow_stop_all(ingest, STOP_CLOSING);
 	commit_offsets_all(ingest, FINAL_COMMIT_MS);
 	ingest->round.closing = true;
+	background_queries_stop(&ingest->queries);
 	FAULT_POINT("before_leave_group");
 	consumer_close(ingest->consumer);
 	FAULT_POINT("after_leave_group");
 	adoption_end(ingest);
 	(void)handover_queue_push(ingest, FINAL_HANDOVER_MS);
-	/* here, because the call may hang, and ingest_stop() waits for this thread only with a time
-	 * limit; the queue of a client must end before the client */
+	/* here, because the calls may hang, and ingest_stop() waits for this thread only with a time
+	 * limit; the queries and the queue of a client must end before the client */
+	background_queries_end(&ingest->queries);
 	topic_retention_forget(&ingest->observer.retention);
 	consumer_free(ingest->consumer);
 	ingest->consumer = NULL;

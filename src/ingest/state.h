@@ -20,6 +20,7 @@
 #include "ingest/batch/refused_batches.h"
 #include "ingest/fault_log_limit.h"
 #include "ingest/ingest.h"
+#include "ingest/kafka/background_query.h"
 #include "ingest/kafka/consumer.h"
 #include "ingest/partitions/partitions.h"
 #include "model/admission/lane_set.h"
@@ -189,6 +190,7 @@ struct ingest {
 	struct partitions partitions;
 	struct audiences audiences;
 	struct acquisitions acquisitions;
+	struct background_queries queries;
 	struct adoption adoption;
 	struct binding binding;
 	struct membership membership;
@@ -199,7 +201,7 @@ struct ingest {
 	bool pauses_known;            /* before that none flows; flow.c */
 	int64_t pauses_awaited_ms;    /* since when; -1 = it is logged */
 	int64_t commit_offsets_at_ms; /* partitions/commit_offsets.c */
-	int64_t topic_ids_at_ms;      /* not asked for earlier; partitions/flow.c */
+	int64_t topic_ids_at_ms;      /* not asked for earlier; partitions/start_offset.c */
 	struct fault_log_limit start_log_limit; /* of start_unknown and partitions_wait */
 };
 

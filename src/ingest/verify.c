@@ -264,8 +264,9 @@ static void note_end(struct verify *v, int64_t high)
  * sent an id again. */
 static int find_log(struct verify *v, struct err *err)
 {
+	const struct topic_ids_query query = { -1, TOPIC_ID_MS };
 	struct topic_id topic = { .topic = v->request->topic };
-	int r = topic_ids_ask(probe_handle(v->probe), &topic, 1, TOPIC_ID_MS, err);
+	int r = topic_ids_ask(probe_handle(v->probe), query, &topic, 1, err);
 
 	if (r < 0 || topic_log_match(&v->log, topic.id) != TOPIC_ID_OTHER)
 		return r;

@@ -46,13 +46,14 @@ class Cluster:
 
     SIZE = 3
 
-    def __init__(self):
+    def __init__(self, **properties):
         ports = [free_port() for _ in range(self.SIZE)]
         controllers = [free_port() for _ in range(self.SIZE)]
         voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(controllers, 1))
         shared = {"controller.quorum.voters": voters,
                   "offsets.topic.replication.factor": 3, "default.replication.factor": 3,
-                  "min.insync.replicas": 1, **SOON}
+                  "min.insync.replicas": 1, **SOON,
+                  **{name.replace("_", "."): value for name, value in properties.items()}}
         cluster_id = str(uuid.uuid4())
         self.nodes = {
             number: Kafka(port=port, cluster_id=cluster_id, properties={

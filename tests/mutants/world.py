@@ -2,6 +2,7 @@
 
 from mutants.mutant import edit, mutant
 
+SILENT = "faults/test_silent_broker.py::"
 POSITION = "unit/test_start_offset_policy.c::"
 START = "system/test_start_position.py::"
 GENERATIONS = "system/test_generations.py::"
@@ -77,6 +78,15 @@ MUTANTS = [
     mutant("R17", "after a pause the topic id is not compared",
            edit("src/ingest/partitions/flow.c", "now_ms - partition->stopped_ms >= STOPPED_MS;", "now_ms < 0;"),
            tests=[GENERATIONS + "test_a_topic_that_is_created_again_while_it_is_paused_is_noticed"]),
+    mutant("R17", "a silent broker delays the partitions of all",
+           edit("src/ingest/partitions/start_offset.c", "if (!partition->due || partition->leader != request.leader ||", "if (!partition->due ||"),
+           tests=[SILENT + "test_a_silent_broker_delays_only_its_own_partitions[2.0]"]),
+    mutant("R17", "every partition needs the offset of the group",
+           edit("src/ingest/partitions/start_offset.c", "(follows_watermark(partition) ? 0 : QUERY_GROUP)", "QUERY_GROUP"),
+           tests=[SILENT + "test_a_silent_coordinator_stops_no_partition_that_is_read[2.0]"]),
+    mutant("R17", "an answer counts after a seek",
+           edit("src/ingest/partitions/start_offset.c", "if (partition->query != query->id)", "if (query->id == 0)"),
+           tests=[SILENT + "test_a_late_answer_does_not_count_after_a_seek"]),
     mutant("R17", "equal coordinates with another payload are a conflict of ids",
            edit("src/store/batches/batch_writer.c", "return other_log ? WRITER_OTHER_LOG : 0;", "return 0;"),
            tests=[GENERATIONS + "test_a_payload_that_differs_from_that_of_its_coordinates_shows_another_log"]),

@@ -92,6 +92,44 @@ int broker_query_topics(
 	return r;
 }
 
+static void note_leader(const struct rd_kafka_metadata_topic *topic, struct partition_offset *item)
+{
+	item->offset = -1;
+	item->error = topic != NULL && topic->err != RD_KAFKA_RESP_ERR_NO_ERROR
+			      ? rd_kafka_err2str(topic->err)
+			      : "no broker leads the partition";
+	for (int i = 0; topic != NULL && i < topic->partition_cnt; i++) {
+		if (topic->partitions[i].id != item->partition || topic->partitions[i].leader < 0)
+			continue;
+		item->offset = topic->partitions[i].leader;
+		item->error = NULL;
+	}
+}
+
+int broker_query_leaders(rd_kafka_t *kafka, int timeout_ms, struct partition_offset *items,
+	size_t count, struct err *err)
+{
+	const struct rd_kafka_metadata_topic *topic = NULL;
+	const struct rd_kafka_metadata *metadata = NULL;
+	rd_kafka_resp_err_t code;
+
+	progress_note(timeout_ms);
+	code = rd_kafka_metadata(kafka, 0, NULL, &metadata, timeout_ms);
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
+		broker_bootstrap_again(kafka);
+		return err_set(err, FAULT_KAFKA,
+			"the leaders of the partitions could not be read: %s",
+			rd_kafka_err2str(code));
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (topic == NULL || strcmp(topic->topic, items[i].topic) != 0)
+			topic = metadata_topic(metadata, items[i].topic);
+		note_leader(topic, &items[i]);
+	}
+	rd_kafka_metadata_destroy(metadata);
+	return 0;
+}
+
 bool broker_query_reaches_broker(rd_kafka_t *kafka, int timeout_ms)
 {
 	const struct rd_kafka_metadata *metadata = NULL;

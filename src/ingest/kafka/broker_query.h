@@ -1,6 +1,6 @@
 /*
- * Requests to the brokers that wait for the answer, each with a time limit. The functions work
- * without membership in a group. They must run on the thread that polls `kafka`.
+ * Requests to the brokers that wait for the answer, each with a time limit. The functions work without membership in a
+ * group. Any thread may call them. A thread that others rely on asks about partitions with background_query.h.
  */
 #ifndef INGEST_KAFKA_BROKER_QUERY_H
 #define INGEST_KAFKA_BROKER_QUERY_H
@@ -40,6 +40,10 @@ char *broker_query_cluster_id(struct rd_kafka_s *kafka, int timeout_ms);
 typedef int topic_visit(void *arg, const char *topic, int partitions, struct err *err);
 int broker_query_topics(
 	struct rd_kafka_s *kafka, int timeout_ms, topic_visit *visit, void *arg, struct err *err);
+/* Fills `offset` of each item with the number of the broker that leads it, and `error` if there is none. FAULT_KAFKA: no
+ * broker answered within timeout_ms; then it does what broker_bootstrap_again() does. */
+int broker_query_leaders(struct rd_kafka_s *kafka, int timeout_ms, struct partition_offset *items,
+	size_t count, struct err *err);
 /* Sends a metadata request to any broker. True when a broker answered; otherwise does what broker_bootstrap_again()
  * does. */
 bool broker_query_reaches_broker(struct rd_kafka_s *kafka, int timeout_ms);

@@ -46,6 +46,16 @@ void partition_list_answer(
 	}
 }
 
+const struct rd_kafka_metadata_topic *metadata_topic(
+	const struct rd_kafka_metadata *metadata, const char *name)
+{
+	for (int i = 0; i < metadata->topic_cnt; i++) {
+		if (strcmp(metadata->topics[i].topic, name) == 0)
+			return &metadata->topics[i];
+	}
+	return NULL;
+}
+
 /* --- Records ----------------------------------------------------------------------------------- */
 
 /* librdkafka parses the headers at the first request, which fails only for a malformed record. Such a record has no

@@ -1,6 +1,6 @@
 /*
  * Converts between the types of librdkafka and those of the rest of ingest: lists of partitions, and records. Only for
- * files of this folder. One thread.
+ * files of this folder.
  */
 #ifndef INGEST_KAFKA_CONVERT_H
 #define INGEST_KAFKA_CONVERT_H
@@ -19,6 +19,10 @@ struct partition_offset partition_list_item(const rd_kafka_topic_partition_t *it
 /* Copies offsets and errors of the list into the items it was made of. */
 void partition_list_answer(
 	const rd_kafka_topic_partition_list_t *list, struct partition_offset *items, size_t count);
+
+/* The topic in the answer; NULL = it is not there. */
+const struct rd_kafka_metadata_topic *metadata_topic(
+	const struct rd_kafka_metadata *metadata, const char *name);
 
 /* A record as librdkafka returned it, and the same record for the rest of ingest. Starts as zeros. */
 struct fetched_record {

@@ -86,9 +86,21 @@ static void note_answer(const struct functions *functions, rd_kafka_event_t *eve
 	}
 }
 
+static void describe(rd_kafka_t *kafka, const struct functions *functions,
+	struct topic_ids_query query, const void *topics, rd_kafka_queue_t *queue)
+{
+	rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(kafka, RD_KAFKA_ADMIN_OP_ANY);
+
+	(void)rd_kafka_AdminOptions_set_request_timeout(options, query.timeout_ms, NULL, 0);
+	if (query.broker >= 0)
+		(void)rd_kafka_AdminOptions_set_broker(options, query.broker, NULL, 0);
+	functions->describe(kafka, topics, options, queue);
+	rd_kafka_AdminOptions_destroy(options);
+}
+
 /* The queue is abandoned after the timeout; librdkafka then drops the answer. */
-int topic_ids_ask(
-	rd_kafka_t *kafka, struct topic_id *items, size_t count, int timeout_ms, struct err *err)
+int topic_ids_ask(rd_kafka_t *kafka, struct topic_ids_query query, struct topic_id *items,
+	size_t count, struct err *err)
 {
 	CLEANUP(freep) const char **names = calloc(count + 1, sizeof(*names));
 	struct functions functions;
@@ -107,10 +119,10 @@ int topic_ids_ask(
 		names[i] = items[i].topic;
 	topics = functions.of_topic_names(names, count);
 	queue = rd_kafka_queue_new(kafka);
-	functions.describe(kafka, topics, NULL, queue);
+	describe(kafka, &functions, query, topics, queue);
 	functions.collection_destroy(topics);
-	progress_note(timeout_ms);
-	event = rd_kafka_queue_poll(queue, timeout_ms);
+	progress_note(query.timeout_ms);
+	event = rd_kafka_queue_poll(queue, query.timeout_ms);
 	if (event != NULL) {
 		code = rd_kafka_event_error(event);
 		if (code == RD_KAFKA_RESP_ERR_NO_ERROR)

@@ -1,26 +1,19 @@
 /*
- * Implements flow.h, flow_step() and flow_recheck(). librdkafka never reads a partition from an offset of its own
+ * Implements flow.h, flow_step(), flow_recheck() and flow_recheck_stopped(). librdkafka never reads a partition from an offset of its own
  * choice: a partition is paused from its assignment on, and it flows only after a successful seek to the offset that
  * start_offset.c decided.
  */
 #include "ingest/partitions/flow.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/cleanup.h"
 #include "base/log.h"
 #include "base/time/clock.h"
-#include "ingest/kafka/topic_ids.h"
 #include "ingest/partitions/steps.h"
 
-#define SEEK_RETRY_MS      100
-#define SEEK_LATE_MS       10000 /* before a seek that fails is logged */
-#define SEEK_LOG_MS        60000
-#define PAUSES_LATE_MS     10000
-#define STOPPED_MS         200
-#define TOPIC_IDS_MS       3000
-#define TOPIC_IDS_RETRY_MS 60000
+#define SEEK_RETRY_MS  100
+#define SEEK_LATE_MS   10000 /* before a seek that fails is logged */
+#define SEEK_LOG_MS    60000
+#define PAUSES_LATE_MS 10000
+#define STOPPED_MS     200
 
 bool flow_is_halted(const struct ingest *ingest)
 {
@@ -92,6 +85,7 @@ void flow_stop(struct ingest *ingest, struct partition *partition, enum partitio
 {
 	flow_pause(ingest, partition);
 	partition->state = state;
+	partition->query = 0;
 	partition->retry_at_ms = 0;
 	forget_seeks(partition);
 	ingest->round.changed = true;
@@ -172,85 +166,30 @@ static void note_seek(struct partition *partition, const char *error, int64_t no
 				"repeated, start this instance again"));
 }
 
-/* --- Topic ids --------------------------------------------------------------------------------- */
-
-/* The due partitions have few topics, and those of a topic mostly follow each other. */
-static size_t list_topics(const struct ingest *ingest, struct topic_id *items)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < ingest->partitions.count; i++) {
-		const struct partition *partition = ingest->partitions.items[i];
-		size_t at = count;
-
-		if (!partition->due)
-			continue;
-		while (at > 0 && strcmp(items[at - 1].topic, partition->topic) != 0)
-			at--;
-		if (at == 0)
-			items[count++] = (struct topic_id){ .topic = partition->topic };
-	}
-	return count;
-}
-
-static void note_topic_id(struct ingest *ingest, const struct topic_id *item, bool again)
-{
-	for (size_t i = 0; i < ingest->partitions.count; i++) {
-		struct partition *partition = ingest->partitions.items[i];
-
-		if (!partition->due || strcmp(partition->topic, item->topic) != 0)
-			continue;
-		if (again && item->id[0] != '\0' && strcmp(partition->topic_id, item->id) != 0)
-			partition->due = false;
-		memcpy(partition->topic_id, item->id, sizeof(item->id));
-	}
-}
-
-void flow_ask_topic_ids(struct ingest *ingest, bool again)
-{
-	CLEANUP(freep)
-	struct topic_id *items = calloc(ingest->partitions.count + 1, sizeof(*items));
-	size_t count = items == NULL ? 0 : list_topics(ingest, items);
-	struct err err = ERR_INIT;
-
-	if (count > 0 && clock_now_ms() >= ingest->topic_ids_at_ms &&
-		topic_ids_ask(consumer_handle(ingest->consumer), items, count, TOPIC_IDS_MS, &err) <
-			0) {
-		ingest->topic_ids_at_ms = clock_now_ms() + TOPIC_IDS_RETRY_MS;
-		log_warn("topic_ids_unknown", LOG_STR("error", err.text),
-			LOG_INT("retry_in_ms", TOPIC_IDS_RETRY_MS),
-			LOG_STR("next", "until then a topic that was created again is noticed only "
-					"if its last stored record is another one"));
-	}
-	for (size_t i = 0; i < count; i++)
-		note_topic_id(ingest, &items[i], again);
-}
-
 static bool may_flow(const struct ingest *ingest, const struct partition *partition, int64_t now_ms)
 {
 	return partition->state == PARTITION_READING && !partition->flowing &&
 	       now_ms >= partition->retry_at_ms && is_read(ingest, partition);
 }
 
-/* Before partitions flow again: the start offset of those whose topic was created again meanwhile is decided anew. A
- * shorter stop is not long enough to delete a topic, to create it and to fill it. */
-static void recheck_stopped(struct ingest *ingest, int64_t now_ms)
+/* A stop that is shorter is not long enough to delete a topic, to create it and to fill it. While a seek fails, the partition
+ * is not stopped: librdkafka has not started it yet. */
+static bool was_stopped(const struct partition *partition, int64_t now_ms)
 {
-	for (size_t i = 0; i < ingest->partitions.count; i++) {
-		struct partition *partition = ingest->partitions.items[i];
+	return partition->stopped_ms != 0 && partition->seek_fails_since_ms == 0 &&
+	       now_ms - partition->stopped_ms >= STOPPED_MS;
+}
 
-		partition->due = may_flow(ingest, partition, now_ms) &&
-				 partition->stopped_ms != 0 &&
-				 now_ms - partition->stopped_ms >= STOPPED_MS;
-	}
-	if (partitions_number(&ingest->partitions, partition_is_due) == 0)
+void flow_recheck_stopped(struct ingest *ingest)
+{
+	const int64_t now_ms = clock_now_ms();
+
+	if (!ingest->pauses_known || ingest->stops != 0)
 		return;
-	flow_ask_topic_ids(ingest, false);
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
 
-		if (partition->due &&
-			topic_log_match(&partition->log, partition->topic_id) == TOPIC_ID_OTHER)
+		if (may_flow(ingest, partition, now_ms) && was_stopped(partition, now_ms))
 			flow_recheck(ingest, partition);
 	}
 }
@@ -268,7 +207,6 @@ void flow_step(struct ingest *ingest)
 	stop_paused_topics(ingest);
 	if (ingest->stops != 0)
 		return;
-	recheck_stopped(ingest, now_ms);
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
 

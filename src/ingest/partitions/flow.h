@@ -21,9 +21,4 @@ void flow_stop(struct ingest *ingest, struct partition *partition, enum partitio
 /* Pauses one partition. */
 void flow_pause(struct ingest *ingest, struct partition *partition);
 
-/* Asks for the topic ids of the partitions that are due, if librdkafka can. `again`: a partition whose id is not the one of
- * the call before is no longer due. Waits up to three seconds. Without an answer the ids are unknown, and are not asked
- * for again for a minute. */
-void flow_ask_topic_ids(struct ingest *ingest, bool again);
-
 #endif

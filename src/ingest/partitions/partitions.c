@@ -84,6 +84,7 @@ struct partition *partitions_get(
 		return NULL;
 	}
 	partition->partition = number;
+	partition->leader = -1;
 	partition_reset(partition, PARTITION_ABSENT);
 	partitions->items[partitions->count++] = partition;
 	*made = true;
@@ -141,6 +142,7 @@ void partition_reset(struct partition *partition, enum partition_state state)
 		.partition = partition->partition,
 		.audience = partition->audience,
 		.state = state,
+		.leader = partition->leader,
 		.table = { .next = -1, .last = { .offset = -1, .timestamp = -1 } },
 		.read = { .next = -1, .last = { .offset = -1, .timestamp = -1 } },
 		.verify = { .offset = -1 },

@@ -14,6 +14,7 @@
  * Invariants:
  * - Only a READING partition with `flowing` accepts records.
  * - Every record below `read.next` is in the table or in the current batch.
+ * - Only a TAKEN partition has a `query`.
  * - `table` is the last known content of the row in inbox_offsets.
  * - `offsets.stored` is at most `read.next`, and never above what a COMMIT has confirmed.
  */
@@ -121,6 +122,10 @@ struct partition {
 	int64_t seek_fails_logged_ms; /* 0 = not yet */
 	int64_t retry_at_ms; /* earliest time of the next attempt, after Kafka did not answer */
 	bool due;            /* scratch of the step that runs: to be processed now */
+	/* start_offset.c: the query whose answer decides the start offset; 0 = none. An answer to another query is about an
+	 * earlier assignment or an earlier position, and does not count. */
+	uint64_t query;
+	int32_t leader; /* the number of the broker that answers for it; -1 = to be asked for */
 	/* ADOPTED: since when no handler here accepts its messages; 0 = one does */
 	int64_t unwanted_at_ms;
 	/* ASSIGNED, or to be ADOPTED: the row names this instance, and this acquisition searches
@@ -133,7 +138,7 @@ struct partition {
 	struct last_record verify;
 	struct topic_log log;          /* that is read; table.next and this belong together */
 	char topic_id[TOPIC_ID_BYTES]; /* what a broker sent last; "" = none */
-	/* since when it does not flow, and its topic may have been created again; 0 = that was excluded */
+	/* since when it does not flow, so that its topic may have been created again; 0 = it flows */
 	int64_t stopped_ms;
 	struct fetching fetching;
 	struct start_hints start;

@@ -2,29 +2,30 @@
  * Finds the start offset of acquired partitions: asks for the ends of the log and for the group's offsets, decides with
  * start_offset_policy.h, and logs recreated topics and gaps. An offset that Kafka cannot confirm is never used: the
  * partition waits.
+ *
+ * A broker that does not answer delays only the partitions that it leads (background_query.h). So there is a query for the
+ * leaders of partitions whose leader is not known; then one for each leader. The group's offsets come from its coordinator.
+ * A partition that is already read does not need them, and is asked for in a query of its own: it waits for no coordinator.
+ * The ingest thread waits for answers only as long as brokers need that are well. A late one is used in a later round, if
+ * the partition still waits for this very query.
  */
 #include "ingest/partitions/steps.h"
 
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/log.h"
 #include "base/time/clock.h"
-#include "ingest/kafka/broker_query.h"
 #include "ingest/kafka/consumer_conf.h"
 #include "ingest/partitions/flow.h"
 #include "ingest/partitions/start_offset_policy.h"
 #include "report/meters.h"
 
-#define RETRY_MS 1000
+#define RETRY_MS           1000
+#define PROMPT_MS          50   /* an answer of a broker that is well */
+#define OLD_MS             2000 /* an answer that is decided on so late is asked for again */
+#define TOPIC_IDS_RETRY_MS 60000
 
-/* The answers of the brokers about the due partitions: three arrays in the same order. Their topic ids are in the partitions. */
-struct answers {
-	struct partition_offset *low;
-	struct partition_offset *high;
-	struct partition_offset *group;
-	size_t count;
-};
+#define PARTS_OF_LOG       (QUERY_BEGIN | QUERY_END)
 
 /* What is decided about one partition. */
 struct decision {
@@ -35,33 +36,20 @@ struct decision {
 	enum topic_id_match id;
 };
 
-static int ask(struct ingest *ingest, const struct answers *answers, struct err *err)
+static void try_later(struct ingest *ingest, struct partition *partition, const char *error)
 {
-	const struct log_query begin = { BROKER_LOG_BEGIN, BROKER_ANSWER_MS };
-	const struct log_query end = { BROKER_LOG_END, BROKER_ANSWER_MS };
-	struct rd_kafka_s *kafka = consumer_handle(ingest->consumer);
-	int r = broker_query_committed(kafka, answers->group, answers->count, err);
-
-	if (r == 0)
-		flow_ask_topic_ids(ingest, false);
-	if (r == 0)
-		r = broker_query_log(kafka, begin, answers->low, answers->count, err);
-	if (r == 0)
-		r = broker_query_log(kafka, end, answers->high, answers->count, err);
-	/* A topic with the same id before and behind these requests was not created again between them, so the ends are those
-	 * of its log. */
-	if (r == 0)
-		flow_ask_topic_ids(ingest, true);
-	return r;
-}
-
-static void log_retry(struct ingest *ingest, const char *error)
-{
+	const int64_t now_ms = clock_now_ms();
 	int64_t held = 0;
 
-	if (fault_log_limit_pass(&ingest->start_log_limit, clock_now_ms(), &held))
-		log_warn("start_unknown", LOG_STR("error", error), LOG_INT("retry_in_ms", RETRY_MS),
-			LOG_INT("held_back", held));
+	if (fault_log_limit_pass(&ingest->start_log_limit, now_ms, &held))
+		log_warn("start_unknown", LOG_STR("topic", partition->topic),
+			LOG_INT("partition", partition->partition),
+			LOG_INT("broker", partition->leader), LOG_STR("error", error),
+			LOG_INT("retry_in_ms", RETRY_MS), LOG_INT("held_back", held),
+			LOG_STR("next", "the partition waits until Kafka has answered; the "
+					"partitions that are read already do not wait for it"));
+	partition->leader = -1;
+	partition->retry_at_ms = now_ms + RETRY_MS;
 }
 
 /* --- Logging the decision ---------------------------------------------------------------------- */
@@ -146,19 +134,24 @@ static void refuse(struct ingest *ingest, const struct partition *partition)
 
 /* --- Deciding ---------------------------------------------------------------------------------- */
 
-static struct start_offset_facts facts_of(const struct ingest *ingest,
-	const struct partition *partition, const struct answers *answers, size_t i)
+/* The group's offset does not count. */
+static bool follows_watermark(const struct partition *partition)
 {
-	int64_t group = answers->group[i].offset;
-	bool watermark_only = partition->start.watermark_only || partition->start.from_next;
+	return partition->start.watermark_only || partition->start.from_next;
+}
+
+static struct start_offset_facts facts_of(const struct ingest *ingest,
+	const struct partition *partition, const struct query_answer *answer)
+{
+	bool watermark_only = follows_watermark(partition);
 	const char *reset = consumer_conf_value(ingest->options.config, "auto.offset.reset", "");
 
 	return (struct start_offset_facts){
 		.watermark =
 			partition->start.from_next ? partition->read.next : partition->table.next,
-		.group = watermark_only || group < 0 ? -1 : group,
-		.low = answers->low[i].offset,
-		.high = answers->high[i].offset,
+		.group = watermark_only || answer->group < 0 ? -1 : answer->group,
+		.low = answer->begin,
+		.high = answer->end,
 		.last_offset = partition->table.last.offset,
 		.last_timestamp = partition->table.last.timestamp,
 		.last_digest = partition->table.last.digest.known,
@@ -172,12 +165,12 @@ static struct start_offset_facts facts_of(const struct ingest *ingest,
 /* The topic id alone proves that a topic was created again, or that it was not: a log with the same id has lost records,
  * and those that are read again must find their rows. Without an id, the last stored record decides. */
 static int decide(const struct ingest *ingest, const struct partition *partition,
-	const struct answers *answers, size_t i, struct decision *out)
+	const struct query_answer *answer, struct decision *out)
 {
 	int r;
 
 	*out = (struct decision){
-		.facts = facts_of(ingest, partition, answers, i),
+		.facts = facts_of(ingest, partition, answer),
 		.sought = partition->table.forced && partition->start.watermark_only &&
 			  partition->table.next >= 0,
 		.id = topic_log_match(&partition->log, partition->topic_id),
@@ -243,80 +236,146 @@ static void apply(
 	partition->start.watermark_only = false;
 	partition->start.from_next = false;
 	partition->start.recreated = false;
-	partition->stopped_ms = 0;
+	partition->stopped_ms = clock_now_ms(); /* until it flows */
 	partition->fetching.end = decision->facts.high;
 	partition->state = PARTITION_READING;
 }
 
-/* The error of a partition without all three answers; NULL = it has them. */
-static const char *missing_answer(const struct answers *answers, size_t i)
-{
-	const struct partition_offset *const of[] = { &answers->low[i], &answers->high[i],
-		&answers->group[i] };
+/* --- Answers ----------------------------------------------------------------------------------- */
 
-	for (size_t k = 0; k < sizeof(of) / sizeof(of[0]); k++) {
-		if (of[k]->error != NULL)
-			return of[k]->error;
-	}
-	return answers->low[i].offset < 0 || answers->high[i].offset < 0 ? "no offset" : NULL;
+/* Unless the leader is silent, it has answered for the logs. */
+static void note_topic_ids(struct ingest *ingest, const struct background_query *query)
+{
+	if (query->ids_err.fault == 0 || query->err.fault != 0)
+		return;
+	ingest->topic_ids_at_ms = clock_now_ms() + TOPIC_IDS_RETRY_MS;
+	log_warn("topic_ids_unknown", LOG_STR("error", query->ids_err.text),
+		LOG_INT("retry_in_ms", TOPIC_IDS_RETRY_MS),
+		LOG_STR("next", "until then a topic that was created again is noticed only "
+				"if its last stored record is another one"));
 }
 
-static void decide_one(struct ingest *ingest, const struct answers *answers, size_t i)
+static void decide_one(
+	struct ingest *ingest, struct partition *partition, const struct query_answer *answer)
 {
-	const char *error = missing_answer(answers, i);
-	struct partition *partition = partitions_find(
-		&ingest->partitions, answers->low[i].topic, answers->low[i].partition);
 	struct decision decision;
 
-	if (!partition->due) /* its topic was created again meanwhile */
-		return;
-	if (error != NULL) {
-		partition->retry_at_ms = clock_now_ms() + RETRY_MS;
-		log_retry(ingest, error);
-		return;
-	}
-	if (decide(ingest, partition, answers, i, &decision) == START_OFFSET_REFUSED)
+	memcpy(partition->topic_id, answer->topic_id, sizeof(answer->topic_id));
+	if (decide(ingest, partition, answer, &decision) == START_OFFSET_REFUSED)
 		refuse(ingest, partition);
 	else
 		apply(ingest, partition, &decision);
 }
 
-void start_offset_step(struct ingest *ingest)
+static void take_answer(struct ingest *ingest, const struct background_query *query, size_t i)
 {
-	CLEANUP(freep) struct partition_offset *items = NULL;
-	const struct partition_offset *due;
-	struct answers answers;
+	const struct query_answer *answer = &query->answers[i];
+	struct partition *partition = partitions_find(
+		&ingest->partitions, query->partitions[i].topic, query->partitions[i].partition);
+
+	if (partition->query != query->id)
+		return;
+	partition->query = 0;
+	if (answer->error != NULL)
+		try_later(ingest, partition, answer->error);
+	else if (query->request.leader < 0)
+		partition->leader = answer->leader;
+	else if (!answer->other_log && clock_now_ms() - query->answered_ms < OLD_MS)
+		decide_one(ingest, partition, answer);
+}
+
+static void take_answers(struct ingest *ingest)
+{
+	struct background_query *query;
+
+	while ((query = background_query_take(&ingest->queries, QUERY_LEADERS | QUERY_BEGIN)) !=
+		NULL) {
+		note_topic_ids(ingest, query);
+		for (size_t i = 0; i < query->count; i++)
+			take_answer(ingest, query, i);
+		background_query_free(query);
+	}
+}
+
+/* --- Questions --------------------------------------------------------------------------------- */
+
+static unsigned parts_for(const struct ingest *ingest, const struct partition *partition)
+{
+	if (partition->leader < 0)
+		return QUERY_LEADERS;
+	return PARTS_OF_LOG | (follows_watermark(partition) ? 0 : QUERY_GROUP) |
+	       (clock_now_ms() < ingest->topic_ids_at_ms ? 0 : QUERY_IDS);
+}
+
+/* Asks for the due partitions that need the same from the same broker as `first`. */
+static void ask_with(struct ingest *ingest, const struct partition *first)
+{
+	const struct query_request request = { consumer_handle(ingest->consumer),
+		parts_for(ingest, first), first->leader };
+	struct partition_offset *items = calloc(ingest->partitions.count, sizeof(*items));
+	const uint64_t id = ingest->queries.begun + 1;
 	struct err err = ERR_INIT;
 	size_t count = 0;
-	int64_t now_ms = clock_now_ms();
+	int r;
+
+	for (size_t i = 0; i < ingest->partitions.count && items != NULL; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		if (!partition->due || partition->leader != request.leader ||
+			parts_for(ingest, partition) != request.parts)
+			continue;
+		items[count++] = (struct partition_offset){ partition->topic, partition->partition,
+			-1, NULL };
+		partition->query = id;
+		partition->due = false;
+	}
+	r = items == NULL ? err_memory(&err)
+			  : background_query_begin(&ingest->queries, &request, items, count, &err);
+	for (size_t i = 0; i < ingest->partitions.count && r < 0; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		if (partition == first || partition->query == id) {
+			partition->query = 0;
+			partition->due = false;
+			try_later(ingest, partition, err.text);
+		}
+	}
+}
+
+/* True: a query has begun. */
+static bool ask(struct ingest *ingest)
+{
+	const uint64_t begun = ingest->queries.begun;
+	const int64_t now_ms = clock_now_ms();
 
 	for (size_t i = 0; i < ingest->partitions.count; i++) {
 		struct partition *partition = ingest->partitions.items[i];
 
-		partition->due =
-			partition->state == PARTITION_TAKEN && now_ms >= partition->retry_at_ms;
+		partition->due = partition->state == PARTITION_TAKEN && partition->query == 0 &&
+				 now_ms >= partition->retry_at_ms &&
+				 !background_query_is_open(&ingest->queries,
+					 parts_for(ingest, partition), partition->leader);
 	}
-	due = partitions_select(&ingest->partitions, partition_is_due, &count);
-	if (count == 0)
-		return;
-	items = calloc(3 * count, sizeof(*items));
-	if (items == NULL) {
-		(void)err_memory(&err);
-		ingest_fault(ingest, &err);
-		return;
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		if (ingest->partitions.items[i]->due)
+			ask_with(ingest, ingest->partitions.items[i]);
 	}
-	answers = (struct answers){ items, items + count, items + 2 * count, count };
-	for (size_t i = 0; i < count; i++)
-		answers.low[i] = answers.high[i] = answers.group[i] = due[i];
-	if (ask(ingest, &answers, &err) < 0) {
-		for (size_t i = 0; i < ingest->partitions.count; i++) {
-			if (ingest->partitions.items[i]->due)
-				ingest->partitions.items[i]->retry_at_ms =
-					clock_now_ms() + RETRY_MS;
-		}
-		log_retry(ingest, err.text);
+	return ingest->queries.begun != begun;
+}
+
+/* Twice, because most leaders become known at once. */
+void start_offset_step(struct ingest *ingest)
+{
+	uint64_t begun;
+
+	if (ingest->outage.down || flow_is_halted(ingest))
 		return;
+	take_answers(ingest);
+	for (int i = 0; i < 2; i++) {
+		begun = ingest->queries.begun;
+		if (!ask(ingest))
+			return;
+		background_queries_wait(&ingest->queries, begun, PROMPT_MS);
+		take_answers(ingest);
 	}
-	for (size_t i = 0; i < count; i++)
-		decide_one(ingest, &answers, i);
 }

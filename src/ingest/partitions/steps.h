@@ -22,15 +22,18 @@ bool rebalance_step(struct ingest *ingest);
 /* acquire.c: acquires the partitions that Kafka has assigned, and continues the searches for a limited time. Every third
  * of a lease it reads the known consumers first. Blocks for the database. */
 void acquire_step(struct ingest *ingest);
-/* start_offset.c: decides where reading begins. A TAKEN partition becomes READING when Kafka has answered for it;
- * the others are tried again one second later. Waits up to fifteen seconds when brokers do not answer. */
-void start_offset_step(struct ingest *ingest);
 /* adoption.c: every few seconds, adopts partitions that are assigned to no member although messages of them wait,
  * for example because a topic was removed from the configuration, or because Kafka is unreachable for a long time. An
  * instance that has a handler for such messages becomes the owner, for dispatch only. A later assignment takes the
  * partition away like any other (rule R6). Also gives up partitions that no handler here accepts or that another
  * instance has taken. */
 void adoption_step(struct ingest *ingest);
+/* flow.c: verifies partitions again that did not flow for a while and may flow now: their topics may have been created
+ * again meanwhile. */
+void flow_recheck_stopped(struct ingest *ingest);
+/* start_offset.c: decides where reading begins. A TAKEN partition becomes READING when Kafka has answered for it. A
+ * partition that a broker could not answer for is asked for again one second later. Waits up to a tenth of a second. */
+void start_offset_step(struct ingest *ingest);
 /* flow.c: resumes every partition that is ready, unless a hold is set. */
 void flow_step(struct ingest *ingest);
 /* commit_offsets.c: sends stored offsets that are not committed yet, at most every 200 ms. */

@@ -14,23 +14,14 @@
 #include "ingest/kafka/commands/probe.h"
 #include "ingest/kafka/commands/topic_retention.h"
 #include "ingest/kafka/consumer_conf.h"
+#include "ingest/kafka/convert.h"
 
 /* --- Topics ------------------------------------------------------------------------------------ */
-
-static const struct rd_kafka_metadata_topic *find_topic(
-	const struct rd_kafka_metadata *metadata, const char *name)
-{
-	for (int i = 0; i < metadata->topic_cnt; i++) {
-		if (strcmp(metadata->topics[i].topic, name) == 0)
-			return &metadata->topics[i];
-	}
-	return NULL;
-}
 
 static int check_topic(const struct rd_kafka_metadata *metadata, const char *name,
 	struct buf *report, struct err *err)
 {
-	const struct rd_kafka_metadata_topic *topic = find_topic(metadata, name);
+	const struct rd_kafka_metadata_topic *topic = metadata_topic(metadata, name);
 
 	if (name[0] == '^') {
 		buf_addf(report, "pattern %s: topics are matched at run time\n", name);
@@ -55,7 +46,7 @@ static int check_dead_topic(const struct config *config, const struct rd_kafka_m
 	struct buf *report, struct err *err)
 {
 	const char *name = config->retry.dead_topic;
-	const struct rd_kafka_metadata_topic *topic = find_topic(metadata, name);
+	const struct rd_kafka_metadata_topic *topic = metadata_topic(metadata, name);
 
 	if (name[0] == '\0')
 		return 0;
