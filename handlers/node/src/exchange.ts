@@ -1,23 +1,25 @@
 /** A request with a key, in its transaction. */
 
 import type { ServerResponse } from 'node:http';
-import type { PooledClient } from './completion.js';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { PooledClient, TransactionPool } from './completion.js';
+import { compared, type KeyedRequest, Unread } from './fingerprint.js';
 import {
   type Answer,
   BEGIN,
-  bytesOf,
   COMPLETE,
   failed,
   type IdempotencyOptions,
   invalid,
-  type KeyedRequest,
   MAX_RESPONSE,
-  problem,
   Refused,
+  unread,
 } from './idempotency.js';
 
-/** How long a request runs on whose client has gone. */
-const ABANDON_MS = 10_000;
+const ABANDON_AFTER_MS = 10_000;
+const WAIT_MS = 250;
+const FIRST_LOOK_MS = 10;
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** One request in its transaction. Ends with finish() or undo(). */
 export class Exchange {
@@ -25,6 +27,8 @@ export class Exchange {
   private lost: Error | undefined;
   private timer: NodeJS.Timeout | undefined;
   private token: string | null = null;
+  private request: KeyedRequest | undefined;
+  private encodings: string | string[] | undefined;
   private readonly onError = (error: Error) => (this.lost ??= error);
 
   private constructor(readonly client: PooledClient) {
@@ -32,30 +36,57 @@ export class Exchange {
   }
 
   /** undefined: the middleware has nothing to do with this request. An answer: the request does not run. */
-  static async begin(request: KeyedRequest, options: IdempotencyOptions): Promise<Exchange | Answer | undefined> {
-    if (!(options.methods ?? ['POST', 'PATCH']).includes(request.method)) {
+  static async begin<Request extends KeyedRequest & { originalUrl: string }>(
+    request: Request,
+    options: IdempotencyOptions<Request>,
+  ): Promise<Exchange | Answer | undefined> {
+    const { method, originalUrl: url, headers } = request;
+    if (!(options.methods ?? ['POST', 'PATCH']).includes(method)) {
       return undefined;
     }
-    const header = request.headers['idempotency-key']?.toString();
-    if (header !== undefined && request.unread) {
-      const detail = 'the server reads no body of this content type, so it cannot compare the copies of the request';
-      return problem(415, 'request-unread', detail);
+    const header = headers['idempotency-key']?.toString();
+    let content: Buffer | undefined;
+    try {
+      content = header === undefined ? undefined : await compared(request, options.fingerprint);
+    } catch (error) {
+      if (error instanceof Unread) {
+        return unread(error.message);
+      }
+      throw error;
     }
     // an undefined one becomes NULL, which the database refuses
     const scope = header === undefined || options.scope === undefined ? '' : options.scope(request);
+    const rules = [options.keep ?? '24 hours', options.required ?? true];
+    const values = [header, method, url, content, scope, ...rules, headers['traceparent'], headers['tracestate']];
+    let left = options.wait ?? WAIT_MS;
+    for (let look = FIRST_LOOK_MS; ; look *= 2) {
+      const begun = await Exchange.attempt(options.pool, values);
+      if (begun instanceof Exchange) {
+        begun.request = request;
+        begun.encodings = headers['accept-encoding'];
+        headers['accept-encoding'] = 'identity'; // the copies that get the stored response may accept another one
+        return begun;
+      } else if (begun.verdict !== 'busy' || left <= 0) {
+        return begun;
+      }
+      await pause(Math.min(look, left));
+      left -= look;
+    }
+  }
+
+  /** One look at the key. A copy that waits for another one has no connection. */
+  private static async attempt(pool: TransactionPool, values: unknown[]): Promise<Exchange | Answer> {
     let exchange: Exchange | undefined;
     try {
-      exchange = new Exchange(await options.pool.connect());
+      exchange = new Exchange(await pool.connect());
       await exchange.client.query('BEGIN');
-      const values = [header, request.method, request.url, bytesOf(request.body), scope];
-      const rules = [options.keep ?? '24 hours', options.required ?? true];
-      const { token, status, headers, body } = await exchange.row(BEGIN, [...values, ...rules]);
+      const { verdict, token, status, headers, body } = await exchange.row(BEGIN, values);
       if (status === null) {
         exchange.token = token;
         return exchange;
       }
       await exchange.rollBack();
-      return { status, headers: JSON.parse(headers), body };
+      return { verdict, status, headers: JSON.parse(headers), body };
     } catch (error) {
       await exchange?.rollBack();
       return failed(error);
@@ -67,10 +98,11 @@ export class Exchange {
   }
 
   /** After the client has gone, the program may never end its response, as with pipe(). */
-  watch(response: ServerResponse): void {
+  watch(response: ServerResponse, afterMs = ABANDON_AFTER_MS): void {
+    const abandon = () => this.abandon('the client has gone, and the request did not end');
     const begin = () => {
       if (!this.ended) {
-        this.timer = setTimeout(() => this.abandon('the client has gone, and the request did not end'), ABANDON_MS);
+        this.timer = setTimeout(abandon, Math.min(afterMs, LONGEST_TIMER_MS));
       }
     };
     if (response.destroyed) {
@@ -97,6 +129,9 @@ export class Exchange {
     }
     this.ended = true;
     clearTimeout(this.timer);
+    if (this.request !== undefined) {
+      this.request.headers['accept-encoding'] = this.encodings; // for outer middlewares, which compress for one copy
+    }
   }
 
   /** Rolls back: there is no response. */

@@ -5,13 +5,12 @@
  * @packageDocumentation
  */
 
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { Exchange } from './exchange.js';
 import {
   type Answer,
   changed,
   type IdempotencyOptions,
-  isUnread,
   type KeyedRequest,
   MAX_RESPONSE,
   Refused,
@@ -26,14 +25,11 @@ export function idempotency<Request extends KeyedRequest & { originalUrl: string
   options: IdempotencyOptions<Request>,
 ) {
   return (request: Request, response: ExpressResponse, next: (error?: unknown) => void): void => {
-    const { method, originalUrl: url, headers, body } = request;
-    const unread = isUnread(request as unknown as IncomingMessage);
-    const scope = () => (options.scope === undefined ? '' : options.scope(request));
-    Exchange.begin({ method, url, headers, body, unread }, { ...options, scope }).then((exchange) => {
+    Exchange.begin(request, options).then((exchange) => {
       if (exchange instanceof Exchange) {
         response.locals['connection'] = exchange.client;
         holdBack(response, exchange, next);
-        exchange.watch(response);
+        exchange.watch(response, options.abandonAfter);
         next();
       } else if (exchange === undefined) {
         next();
@@ -92,31 +88,39 @@ function holdBack(response: ServerResponse, exchange: Exchange, next: (error?: u
       process.nextTick(done);
     }
   };
+  const restart = (status: number, statusMessage: string, headers: Headers): void => {
+    response.getHeaderNames().forEach((name) => response.removeHeader(name));
+    Object.assign(response, { statusCode: status, statusMessage });
+    setHeaders(response, headers);
+  };
+  /** The response is complete: it is the one that is stored and sent, whatever the program does with it now. */
   const finish = async (): Promise<void> => {
     const body = Buffer.concat(chunks);
+    const { statusCode, statusMessage } = response;
+    const headers: Headers = { ...response.getHeaders() };
     let failure: unknown;
+    let added: Headers = {};
     try {
-      const headers = changed(response.getHeaders(), before);
-      setHeaders(response, await exchange.finish(response.statusCode, headers, body));
+      added = await exchange.finish(statusCode, changed(headers, before), body);
     } catch (error) {
       failure = error;
     }
     Object.assign(response, original);
     if (failure === undefined) {
-      // that of an error page does not count what was written before it
-      if (body.length > 0 && response.hasHeader('content-length')) {
+      restart(statusCode, statusMessage, { ...headers, ...added });
+      // the program, or a page for an error behind the response, may have set or removed another one
+      response.removeHeader('transfer-encoding');
+      if (statusCode !== 204 && statusCode !== 304) {
         response.setHeader('content-length', body.length);
       }
       response.end(body);
     } else {
-      response.getHeaderNames().forEach((name) => response.removeHeader(name));
-      setHeaders(response, before);
+      restart(500, '', before);
       if (failure instanceof Refused) {
         send(response, failure.answer);
-        return;
+      } else {
+        next(failure);
       }
-      response.statusCode = 500;
-      next(failure);
     }
   };
   Object.assign(response, {

@@ -5,10 +5,10 @@
  * @packageDocumentation
  */
 
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { Exchange } from './exchange.js';
-import { changed, type IdempotencyOptions, isUnread, type KeyedRequest, MAX_RESPONSE, Refused } from './idempotency.js';
+import { changed, type IdempotencyOptions, MAX_RESPONSE, Refused } from './idempotency.js';
 
 export type { Answer, IdempotencyOptions, KeyedRequest } from './idempotency.js';
 
@@ -30,35 +30,45 @@ interface Reply {
 }
 
 /** The exchange of a request, and the headers that the reply had before: each copy gets its own of other plugins. */
-const exchanges = new WeakMap<object, { exchange: Exchange; before: Record<string, unknown> }>();
+const exchanges = new WeakMap<object, { exchange: Exchange; before: Record<string, unknown>; isAnswered: boolean }>();
 
-/** Errors of COMMIT become the error of the request; the response that Fastify then sends passes unchanged. */
+/**
+ * Stores the first response, and sends it after the COMMIT. What the program sends meanwhile, for example because it throws, is
+ * dropped. Errors of COMMIT become the error of the request; the response that Fastify then sends passes unchanged.
+ */
 async function onSend(request: object, reply: Reply, payload: unknown): Promise<unknown> {
   const found = exchanges.get(request);
   if (found === undefined) {
     return payload;
+  } else if (found.isAnswered) {
+    return new Promise(() => {});
   }
+  found.isAnswered = true;
   const { exchange, before } = found;
-  exchanges.delete(request);
-  let body: Buffer;
+  const { statusCode } = reply;
+  const headers = { ...reply.getHeaders() };
   try {
-    body = await bytesOf(payload);
+    const body = await bytesOf(payload).catch(async (error: unknown) => {
+      await exchange.undo();
+      throw error;
+    });
+    const added = await exchange.finish(statusCode, changed(headers, before), body);
+    restart(reply, statusCode, { ...headers, ...added });
+    return payload === undefined || payload === null || typeof payload === 'string' ? payload : body;
   } catch (error) {
-    await exchange.undo();
-    throw error;
-  }
-  try {
-    reply.headers(await exchange.finish(reply.statusCode, changed(reply.getHeaders(), before), body));
-  } catch (error) {
+    exchanges.delete(request);
     if (!(error instanceof Refused)) {
       throw error;
     }
-    Object.keys(reply.getHeaders()).forEach((name) => reply.removeHeader(name));
-    reply.code(error.answer.status);
-    reply.headers({ ...before, ...error.answer.headers });
+    restart(reply, error.answer.status, { ...before, ...error.answer.headers });
     return error.answer.body;
   }
-  return payload === undefined || payload === null || typeof payload === 'string' ? payload : body;
+}
+
+function restart(reply: Reply, status: number, headers: Record<string, unknown>): void {
+  Object.keys(reply.getHeaders()).forEach((name) => reply.removeHeader(name));
+  reply.code(status);
+  reply.headers(headers);
 }
 
 async function bytesOf(payload: unknown): Promise<Buffer> {
@@ -83,14 +93,11 @@ async function bytesOf(payload: unknown): Promise<Buffer> {
 export function idempotency(app: FastifyApp, options: IdempotencyOptions, done: () => void): void {
   app.decorateRequest('connectionOfKey', null);
   app.addHook('preHandler', async (request: any, reply: Reply) => {
-    const { method, originalUrl: url, headers, body } = request as KeyedRequest & { originalUrl: string };
-    const unread = isUnread(request.raw as IncomingMessage);
-    const scope = () => (options.scope === undefined ? '' : options.scope(request));
-    const exchange = await Exchange.begin({ method, url, headers, body, unread }, { ...options, scope });
+    const exchange = await Exchange.begin(request, options);
     if (exchange instanceof Exchange) {
-      exchanges.set(request, { exchange, before: { ...reply.getHeaders() } });
+      exchanges.set(request, { exchange, before: { ...reply.getHeaders() }, isAnswered: false });
       request.connectionOfKey = exchange.client;
-      exchange.watch(reply.raw);
+      exchange.watch(reply.raw, options.abandonAfter);
     } else if (exchange !== undefined) {
       reply.code(exchange.status);
       reply.headers(exchange.headers);

@@ -6,19 +6,10 @@
  * response. The database has the rules (docs/idempotency-keys.md of the repository).
  */
 
-import { type IncomingMessage, STATUS_CODES } from 'node:http';
+import { STATUS_CODES } from 'node:http';
 import type { TransactionPool } from './completion.js';
 
-/** What both middlewares need of a request. */
-export interface KeyedRequest {
-  method: string;
-  url: string;
-  headers: Record<string, string | string[] | undefined>;
-  /** The body as it came, or as a parser has read it. */
-  body?: unknown;
-  /** It has a body that no parser has read. */
-  unread?: boolean;
-}
+export type { KeyedRequest } from './fingerprint.js';
 
 export interface IdempotencyOptions<Request = any> {
   pool: TransactionPool;
@@ -30,9 +21,17 @@ export interface IdempotencyOptions<Request = any> {
   methods?: readonly string[];
   /** How long a key is kept, as an interval of PostgreSQL. Default: 24 hours. */
   keep?: string;
+  /** What is compared in place of the body. Needed if a parser puts a part of the body where the middleware does not look for it. */
+  fingerprint?: (request: Request) => string | Uint8Array | Promise<string | Uint8Array>;
+  /** How long a copy waits while another one runs, before it gets 409, in milliseconds. Default: 250. */
+  wait?: number;
+  /** How long a request may go on after its client has gone, in milliseconds. Default: 10,000. */
+  abandonAfter?: number;
 }
 
 export interface Answer {
+  /** Of the database: why a request does not run. */
+  verdict?: string;
   status: number;
   headers: Record<string, string>;
   body: Buffer;
@@ -41,8 +40,10 @@ export interface Answer {
 /** Bytes of a response; the database stores no larger one. */
 export const MAX_RESPONSE = 1 << 20;
 
-export const BEGIN = `SELECT token, status, headers::text, body FROM inbox.http_request_begin(
-  $1::text, $2::text, $3::text, $4::bytea, $5::text, $6::interval, $7::boolean)`;
+/** The settings are the trace of the events that the request emits. */
+export const BEGIN = `SELECT verdict, token, status, headers::text, body,
+    set_config('inboxd.traceparent', $8::text, true), set_config('inboxd.tracestate', $9::text, true)
+  FROM inbox.http_request_begin($1::text, $2::text, $3::text, $4::bytea, $5::text, $6::interval, $7::boolean)`;
 export const COMPLETE = `SELECT commits, expires FROM inbox.http_request_complete($1::text, $2::int, $3::text::jsonb, $4::bytea)`;
 
 /** SQLSTATE: the database is away or busy. The other errors of PostgreSQL are the service's. */
@@ -92,17 +93,11 @@ export function problem(status: number, type: string, detail: string, headers: R
   return { status, headers: { 'content-type': 'application/problem+json', ...headers }, body };
 }
 
-/** The fingerprint would be the same for each body that no parser has read. */
-export function isUnread(request: Pick<IncomingMessage, 'headers' | 'readableEnded'>): boolean {
-  const { 'content-length': length, 'transfer-encoding': encoding } = request.headers;
-  return (encoding !== undefined || Number(length ?? 0) > 0) && request.readableEnded === false;
+export function unread(detail: string): Answer {
+  return problem(415, 'request-unread', `the server cannot compare the copies of the request: ${detail}`);
 }
 
 /** The headers that the program has added to those of outer middlewares, or changed. */
 export function changed(now: Record<string, unknown>, before: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(now).filter(([name, value]) => String(value) !== String(before[name])));
-}
-
-export function bytesOf(body: unknown): Buffer {
-  return Buffer.isBuffer(body) ? body : Buffer.from(typeof body === 'string' ? body : (JSON.stringify(body) ?? ''));
 }

@@ -1,19 +1,26 @@
 // The middlewares for idempotency keys with a pool that is a script. tests/languages of the repository has tests with PostgreSQL.
 
-/* global AbortController, fetch */
+/* global AbortController, Blob, FormData, fetch */
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { setImmediate, setTimeout } from 'node:timers/promises';
+import multipart from '@fastify/multipart';
+import compression from 'compression';
 import express from 'express';
+import fileUpload from 'express-fileupload';
 import Fastify from 'fastify';
 import { idempotency as forExpress } from 'inboxd/express';
 import { idempotency as forFastify } from 'inboxd/fastify';
+import multer from 'multer';
 
-/** A pool whose requests start, or are replays of `stored`. fails[name] is thrown where it says. */
-function makePool({ fails = {}, stored } = {}) {
+/** A pool whose requests start, or are replays of `stored`. fails[name] is thrown where it says. busy: so often another copy runs. */
+function makePool({ fails = {}, stored, busy = 0 } = {}) {
   const pool = { calls: [], values: {}, released: [] };
   const client = {
     on() {},
@@ -26,7 +33,10 @@ function makePool({ fails = {}, stored } = {}) {
       if (fails[name] !== undefined) {
         throw fails[name];
       }
-      const begun = stored ?? { token: 'token', status: null, headers: null, body: null };
+      const begun =
+        name === 'begin' && busy-- > 0
+          ? { verdict: 'busy', token: null, status: 409, headers: '{"retry-after":"1"}', body: Buffer.from('busy') }
+          : (stored ?? { token: 'token', status: null, headers: null, body: null });
       return { rows: [name === 'begin' ? begun : { commits: true, expires: 'tomorrow' }] };
     },
   };
@@ -39,15 +49,17 @@ function makePool({ fails = {}, stored } = {}) {
   return pool;
 }
 
+const NO_TRACE = [undefined, undefined];
+
 const SERVERS = {
-  async express(pool, handle, t) {
+  async express(pool, handle, t, { parser = express.json(), inner = [], ...options } = {}) {
     const app = express();
     app.disable('x-powered-by');
     app.use((request, response, next) => {
       response.set({ 'x-request-id': request.get('x-request-id'), vary: 'Origin' });
       next();
     });
-    app.use(express.json(), forExpress({ pool }));
+    app.use(parser, forExpress({ pool, ...options }), ...inner);
     app.post('/orders', handle);
     // eslint-disable-next-line no-unused-vars -- Express counts the parameters
     app.use((error, request, response, next) => response.status(500).json({ message: error.message }));
@@ -56,12 +68,13 @@ const SERVERS = {
     t.after(() => server.close());
     return `http://127.0.0.1:${server.address().port}`;
   },
-  async fastify(pool, handle, t) {
+  async fastify(pool, handle, t, { register, ...options } = {}) {
     const app = Fastify();
     app.addHook('onRequest', async (request, reply) => {
       reply.headers({ 'x-request-id': request.headers['x-request-id'], vary: 'Origin' });
     });
-    await app.register(forFastify, { pool });
+    await register?.(app);
+    await app.register(forFastify, { pool, ...options });
     app.post('/orders', handle);
     t.after(() => app.close());
     return app.listen({ port: 0, host: '127.0.0.1' });
@@ -72,9 +85,10 @@ const HANDLERS = {
   fastify: (request, reply) => reply.headers({ location: '/orders/1', etag: '"1"' }).code(201).send('made'),
 };
 
-async function post(address, id = '1') {
-  const headers = { 'content-type': 'application/json', 'idempotency-key': '"k"', 'x-request-id': id };
-  const response = await fetch(`${address}/orders`, { method: 'POST', headers, body: '{"a":1}' });
+async function post(address, id = '1', { body = '{"a":1}', ...others } = {}) {
+  const type = typeof body === 'string' ? { 'content-type': 'application/json' } : {};
+  const headers = { ...type, 'idempotency-key': '"k"', 'x-request-id': id, ...others };
+  const response = await fetch(`${address}/orders`, { method: 'POST', headers, body });
   const text = await response.text();
   return { status: response.status, headers: Object.fromEntries(response.headers), text };
 }
@@ -91,7 +105,16 @@ for (const [name, serve] of Object.entries(SERVERS)) {
     const pool = makePool();
     const answer = await post(await serve(pool, HANDLERS[name], t));
     assert.deepEqual(pool.calls, ['BEGIN', 'begin', 'complete', 'COMMIT']);
-    assert.deepEqual(pool.values.begin, ['"k"', 'POST', '/orders', Buffer.from('{"a":1}'), '', '24 hours', true]);
+    assert.deepEqual(pool.values.begin, [
+      '"k"',
+      'POST',
+      '/orders',
+      Buffer.from('{"a":1}'),
+      '',
+      '24 hours',
+      true,
+      ...NO_TRACE,
+    ]);
     assert.deepEqual([answer.status, answer.text, answer.headers['idempotency-expires']], [201, 'made', 'tomorrow']);
     assert.deepEqual(
       [...pool.values.complete.slice(0, 2), pool.values.complete[3]],
@@ -167,6 +190,194 @@ for (const [name, serve] of Object.entries(SERVERS)) {
     assert.deepEqual([status, text, pool.calls.at(-1)], [409, 'taken', 'ROLLBACK']);
   });
 }
+
+for (const [name, serve] of Object.entries(SERVERS)) {
+  test(`${name}: a program that throws after its response sends and stores this response`, async (t) => {
+    const pool = makePool();
+    const answer = await post(
+      await serve(
+        pool,
+        async (request, reply) => {
+          HANDLERS[name](request, reply);
+          throw new Error('too late');
+        },
+        t,
+      ),
+    );
+    const { location, 'content-length': length } = answer.headers;
+    assert.deepEqual([answer.status, answer.text, location, length], [201, 'made', '/orders/1', '4']);
+    assert.deepEqual(pool.values.complete.slice(1, 2), [201]);
+    assert.deepEqual([pool.calls.at(-1), answer.headers['idempotency-expires']], ['COMMIT', 'tomorrow']);
+    assert.equal(answer.headers['content-type'], JSON.parse(pool.values.complete[2])['content-type']);
+  });
+
+  test(`${name}: the events of a request continue its trace`, async (t) => {
+    const pool = makePool();
+    await post(await serve(pool, HANDLERS[name], t), '1', { traceparent: '00-aa-bb-01', tracestate: 'a=b' });
+    assert.deepEqual(pool.values.begin.slice(7), ['00-aa-bb-01', 'a=b']);
+  });
+
+  test(`${name}: a copy waits a moment for the one that runs, without a connection`, async (t) => {
+    const pool = makePool({ busy: 2 });
+    assert.equal((await post(await serve(pool, HANDLERS[name], t))).status, 201);
+    const look = ['BEGIN', 'begin', 'ROLLBACK'];
+    assert.deepEqual(pool.calls, [...look, ...look, 'BEGIN', 'begin', 'complete', 'COMMIT']);
+    assert.equal(pool.released.length, 3);
+  });
+
+  test(`${name}: a copy waits no longer than the option says`, async (t) => {
+    for (const [wait, looks] of [
+      [0, 1],
+      [25, 3],
+    ]) {
+      const pool = makePool({ busy: 100 });
+      const answer = await post(await serve(pool, HANDLERS[name], t, { wait }));
+      assert.deepEqual([answer.status, answer.headers['retry-after'], pool.released.length], [409, '1', looks]);
+    }
+  });
+
+  test(`${name}: the program makes one response for all copies, whatever encodings the first one accepts`, async (t) => {
+    const pool = makePool();
+    let seen;
+    const handle = (request, reply) => {
+      seen = request.headers['accept-encoding'];
+      return HANDLERS[name](request, reply);
+    };
+    await post(await serve(pool, handle, t), '1', { 'accept-encoding': 'gzip' });
+    assert.equal(seen, 'identity');
+  });
+
+  test(`${name}: a fingerprint of the service is compared in place of the body`, async (t) => {
+    const pool = makePool();
+    const fingerprint = async (request) => `order ${request.body.a}`;
+    await post(await serve(pool, HANDLERS[name], t, { fingerprint }));
+    assert.deepEqual(pool.values.begin[3], Buffer.from('order 1'));
+  });
+}
+
+test('express: a compression behind the middleware does not decide for the other copies', async (t) => {
+  const inner = [compression({ threshold: 0 })];
+  const pool = makePool();
+  const answer = await post(await SERVERS.express(pool, HANDLERS.express, t, { inner }));
+  assert.deepEqual([answer.text, pool.values.complete[3]], ['made', Buffer.from('made')]);
+  assert.equal(JSON.parse(pool.values.complete[2])['content-encoding'], undefined);
+});
+
+test('express: a compression in front of the middleware compresses for each copy', async (t) => {
+  const json = express.json();
+  const compress = compression({ threshold: 0 });
+  const parser = (request, response, next) => compress(request, response, () => json(request, response, next));
+  const pool = makePool();
+  const answer = await post(await SERVERS.express(pool, HANDLERS.express, t, { parser }));
+  assert.deepEqual([answer.headers['content-encoding'], answer.text], ['gzip', 'made']);
+  assert.deepEqual(pool.values.complete[3], Buffer.from('made'));
+});
+
+/** A form with a field and, unless it is undefined, a file. Each one has another boundary. */
+function form(content, filename = 'a.txt') {
+  const data = new FormData();
+  data.append('title', 'photo');
+  if (content !== undefined) {
+    data.append('file', new Blob([content], { type: 'text/plain' }), filename);
+  }
+  return data;
+}
+
+const UPLOADS = {
+  'express, multer in memory': ['express', () => ({ parser: multer().single('file') })],
+  'express, multer with any files': ['express', () => ({ parser: multer().any() })],
+  'express, multer on disk': ['express', (directory) => ({ parser: multer({ dest: directory }).array('file') })],
+  'express, express-fileupload': ['express', () => ({ parser: fileUpload() })],
+  'express, express-fileupload on disk': [
+    'express',
+    (tempFileDir) => ({ parser: fileUpload({ useTempFiles: true, tempFileDir }) }),
+  ],
+  'express, raw': ['express', () => ({ parser: express.raw({ type: 'multipart/form-data' }) })],
+  'fastify, parts in the body': ['fastify', () => ({ register: attach(true) })],
+  'fastify, values in the body': ['fastify', () => ({ register: attach('keyValues') })],
+};
+
+function attach(attachFieldsToBody) {
+  return (app) => app.register(multipart, { attachFieldsToBody });
+}
+
+for (const [name, [server, make]] of Object.entries(UPLOADS)) {
+  test(`files are a part of what is compared: ${name}`, async (t) => {
+    const directory = await mkdtemp(join(tmpdir(), 'inboxd-'));
+    t.after(() => rm(directory, { recursive: true }));
+    const pool = makePool();
+    const address = await SERVERS[server](pool, HANDLERS[server], t, make(directory));
+    const compared = [];
+    for (const body of [form('one'), form('one'), form('two'), form()]) {
+      assert.equal((await post(address, '1', { body })).status, 201);
+      compared.push(String(pool.values.begin[3]));
+    }
+    assert.equal(compared[1], compared[0]);
+    assert.equal(new Set(compared).size, 3);
+  });
+}
+
+const HIDDEN = {
+  'express, a parser that the middleware does not know': [
+    'express',
+    () => ({ parser: (request, response, next) => hide(request).then(next, next) }),
+  ],
+  'express, a storage elsewhere': ['express', () => ({ parser: multer({ storage: elsewhere }).single('file') })],
+  'express, a Map': [
+    'express',
+    () => ({ parser: (request, response, next) => hide(request, new Map([['a', 1]])).then(next, next) }),
+  ],
+  'fastify, a consumer of the files': [
+    'fastify',
+    () => ({
+      register: (app) => app.register(multipart, { attachFieldsToBody: true, onFile: (part) => drain(part.file) }),
+    }),
+  ],
+  'fastify, nothing in the body': ['fastify', () => ({ register: (app) => app.register(multipart) })],
+};
+const elsewhere = {
+  _handleFile: (request, file, done) =>
+    drain(file.stream).then(() => done(null, { location: 's3://a/b', size: 3 }), done),
+  _removeFile: (request, file, done) => done(null),
+};
+
+async function drain(stream) {
+  for await (const chunk of stream) {
+    assert.ok(chunk);
+  }
+}
+
+async function hide(request, body = { title: 'photo' }) {
+  await drain(request);
+  request.body = body;
+}
+
+for (const [name, [server, make]] of Object.entries(HIDDEN)) {
+  test(`a body of which a part may be missing is refused: ${name}`, async (t) => {
+    const pool = makePool();
+    const body = name.endsWith('Map') ? '{}' : form('one');
+    const answer = await post(await SERVERS[server](pool, HANDLERS[server], t, make()), '1', { body });
+    assert.deepEqual([answer.status, JSON.parse(answer.text).type, pool.calls], [415, 'request-unread', []]);
+  });
+}
+
+test('express: the limit for a request whose client has gone is an option', async (t) => {
+  logged(t);
+  const pool = makePool();
+  let begun;
+  const started = new Promise((resolve) => (begun = resolve));
+  const address = await SERVERS.express(pool, () => begun(), t, { abandonAfter: 1 });
+  const aborter = new AbortController();
+  const headers = { 'content-type': 'application/json', 'idempotency-key': 'k' };
+  const asked = fetch(`${address}/orders`, { method: 'POST', headers, body: '{}', signal: aborter.signal });
+  await started;
+  aborter.abort();
+  await assert.rejects(asked);
+  for (let i = 0; i < 500 && pool.released.length === 0; i++) {
+    await setTimeout(10);
+  }
+  assert.match(String(pool.released[0]), /the client has gone/);
+});
 
 test('express: writeHead() takes names and values in turn', async (t) => {
   const pool = makePool();

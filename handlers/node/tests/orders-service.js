@@ -27,6 +27,9 @@ async function make(connection, order, tenant) {
   if (order.then === 'wait') {
     await setTimeout(3_600_000);
   }
+  if (order.then === 'slow') {
+    await setTimeout(order.ms);
+  }
   if (order.then === 'hide') {
     await connection.query('SELECT 1 / 0').catch(() => undefined);
   }
@@ -72,6 +75,9 @@ async function express(port) {
         response.write(body.subarray?.(0, 5) ?? body.slice(0, 5));
       }
       response.end(body.subarray?.(5) ?? body.slice(5));
+      if (request.body.then === 'answered') {
+        throw new Error('as the test wants it');
+      }
     } catch (error) {
       next(error);
     }
@@ -98,7 +104,11 @@ async function fastify(port) {
     if (request.body.then === 'breaks') {
       return reply.send(Readable.from(broken()));
     }
-    return reply.send(body);
+    reply.send(body);
+    if (request.body.then === 'answered') {
+      throw new Error('as the test wants it');
+    }
+    return reply;
   });
   await app.listen({ port, host: '127.0.0.1' });
 }
