@@ -26,6 +26,7 @@ type order struct {
 	ID     int64
 	Status int
 	Then   string
+	MS     int
 }
 
 // A service differs by its driver.
@@ -70,6 +71,9 @@ func (s service) post(w http.ResponseWriter, r *http.Request) {
 	err := json.NewDecoder(r.Body).Decode(&o)
 	if err == nil {
 		err = s.make(r, o)
+	}
+	if o.Then == "slow" {
+		time.Sleep(time.Duration(o.MS) * time.Millisecond)
 	}
 	if o.Then == "hide" {
 		_ = s.exec(r, "SELECT 1 / 0")
