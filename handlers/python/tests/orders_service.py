@@ -4,6 +4,7 @@ POST /orders makes an order, as its JSON says: `id`, `status`, and `then`: raise
 response off, or what the response is like. The tenant `nobody` has no scope. KEY_REQUIRED=no: requests need no key.
 """
 
+import asyncio
 import contextlib
 import gzip
 import json
@@ -62,9 +63,9 @@ def asgi(driver, port):
             await connection.execute(INSERT.format("%s", "%s"), [order["id"], tenant])
             await connection.execute(EMIT.format("%s"), [str(order["id"])])
         if order.get("then") == "wait":
-            import asyncio
-
             await asyncio.sleep(3600)
+        if order.get("then") == "slow":
+            await asyncio.sleep(order["ms"] / 1000)
         if order.get("then") == "hide":
             with contextlib.suppress(Exception):
                 await connection.execute(WRONG)
@@ -113,6 +114,8 @@ def wsgi(port):
         connection.execute(EMIT.format("%s"), [str(order["id"])])
         if order.get("then") == "wait":
             time.sleep(3600)
+        if order.get("then") == "slow":
+            time.sleep(order["ms"] / 1000)
         if order.get("then") == "hide":
             with contextlib.suppress(Exception):
                 connection.execute(WRONG)

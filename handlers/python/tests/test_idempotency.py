@@ -6,6 +6,7 @@ import http.client
 import io
 import json
 import threading
+from datetime import timedelta
 from wsgiref import simple_server
 
 import pytest
@@ -14,10 +15,10 @@ from inboxd.idempotency import MAX_RESPONSE, Rules
 
 
 class Database:
-    """A connection whose requests all start; fails[name] is raised where it says."""
+    """A connection whose requests all start; fails[name] is raised where it says. busy: so many looks find another copy."""
 
-    def __init__(self, commits=True, **fails):
-        self.commits, self.fails, self.calls, self.values = commits, fails, [], {}
+    def __init__(self, commits=True, busy=0, **fails):
+        self.commits, self.busy, self.fails, self.calls, self.values = commits, busy, fails, [], {}
 
     def answer(self, query, values):
         name = "begin" if "begin" in query else "complete"
@@ -25,7 +26,11 @@ class Database:
         self.values[name] = values
         if name in self.fails:
             raise self.fails[name]
-        return ("token", None, None, None) if name == "begin" else (self.commits, "tomorrow" if self.commits else None)
+        if name == "complete":
+            return self.commits, "tomorrow" if self.commits else None
+        self.busy -= 1
+        busy = ("busy", None, 409, '{"retry-after": "1"}', b"busy", "", "")
+        return busy if self.busy >= 0 else ("started", "token", None, None, None, "", "")
 
     def ended(self, error):
         self.calls.append("rollback" if error else "commit")
@@ -77,7 +82,7 @@ class AsyncConnection(Database):
         self.ended(False)
 
 
-def serve_asgi(app, database, body=b"17", stays=True, more=()):
+def serve_asgi(app, database, body=b"17", stays=True, more=(), rules=None, **headers):
     """(status, headers, body) of the answer. stays: the client waits for it. more: messages behind the body."""
     sent = []
     messages = [*more, {"type": "http.request", "body": body, "more_body": False}]
@@ -97,9 +102,15 @@ def serve_asgi(app, database, body=b"17", stays=True, more=()):
         "method": "POST",
         "path": "/orders",
         "query_string": b"a=b",
-        "headers": [(b"idempotency-key", b"k")],
+        "headers": [
+            (b"idempotency-key", b"k"),
+            *[
+                (name.removeprefix("HTTP_").lower().replace("_", "-").encode(), value.encode())
+                for name, value in headers.items()
+            ],
+        ],
     }
-    asyncio.run(asgi.IdempotencyMiddleware(app, database.connect)(scope, receive, send))
+    asyncio.run(asgi.IdempotencyMiddleware(app, database.connect, rules)(scope, receive, send))
     return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}, sent[1]["body"]
 
 
@@ -133,7 +144,7 @@ def test_the_database_gets_the_request_and_the_response(serve, app, connection):
     status, headers, body = serve(app, database := connection())
     assert (status, headers["idempotency-expires"], headers["content-length"], body) == (201, "tomorrow", "4", b"made")
     assert database.calls == ["begin", "complete", "commit"]
-    assert database.values["begin"][:5] == ["k", "POST", "/orders?a=b", b"17", ""]
+    assert database.values["begin"][:7] == [None, None, "k", "POST", "/orders?a=b", b"17", ""]
     assert database.values["complete"] == ["token", 201, '{"vary": ["a", "b"]}', b"made"]
 
 
@@ -209,6 +220,69 @@ def test_an_error_that_the_program_gets_from_its_database_is_its_own(serve, app,
     assert database.calls == ["begin", "rollback"]
 
 
+# --- Copies that run at the same time ---
+
+
+@each
+def test_a_copy_waits_a_moment_for_the_one_that_runs(serve, app, connection):
+    assert serve(app, database := connection(busy=2))[0] == 201
+    assert database.calls == ["begin", "rollback", "begin", "rollback", "begin", "complete", "commit"]
+
+
+@each
+@pytest.mark.parametrize(("wait", "looks"), [(0, 1), (25, 3)])
+def test_a_copy_waits_no_longer_than_the_rule_says(serve, app, connection, wait, looks):
+    rules = Rules(wait=timedelta(milliseconds=wait))
+    status, headers, _ = serve(app, database := connection(busy=100), rules=rules)
+    assert (status, headers["retry-after"]) == (409, "1")
+    assert database.calls == ["begin", "rollback"] * looks
+
+
+# --- What is compared, and what the program sees ---
+
+
+def form(boundary, content):
+    return (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n{content}\r\n--{boundary}--\r\n'
+    ).encode()
+
+
+@each
+def test_the_boundary_of_a_form_is_not_compared(serve, app, connection):
+    def compared(boundary, content):
+        kind = {"HTTP_CONTENT_TYPE" if serve is serve_asgi else "CONTENT_TYPE": f'multipart/form-data; boundary="{boundary}"'}
+        database = connection()
+        assert serve(app, database, form(boundary, content), **kind)[0] == 201
+        return database.values["begin"][5]
+
+    assert compared("a", "one") == compared("bb", "one") != compared("a", "two")
+
+
+@each
+def test_a_fingerprint_of_the_service_is_compared_in_place_of_the_body(serve, app, connection):
+    rules = Rules(fingerprint=lambda _, body: f"order {body.decode()}")
+    serve(app, database := connection(), rules=rules)
+    assert database.values["begin"][5] == b"order 17"
+
+
+@each
+def test_the_events_of_a_request_continue_its_trace(serve, app, connection):
+    serve(app, database := connection(), HTTP_TRACEPARENT="00-aa-bb-01", HTTP_TRACESTATE="a=b")
+    assert database.values["begin"][:2] == ["00-aa-bb-01", "a=b"]
+
+
+@each
+def test_all_copies_can_read_the_response(serve, app, connection):
+    seen = []
+
+    def program(scope, *others):
+        seen.append(scope.get("HTTP_ACCEPT_ENCODING") or dict(scope["headers"])[b"accept-encoding"].decode())
+        return app(scope, *others)
+
+    serve(program, connection(), HTTP_ACCEPT_ENCODING="gzip")
+    assert seen == ["identity"]
+
+
 # --- Large responses ---
 
 
@@ -257,8 +331,11 @@ def test_wsgi_a_program_that_writes_too_much_is_stopped():
 # --- Clients that go ---
 
 
-def test_a_program_that_does_not_notice_that_the_client_has_gone_is_cancelled(monkeypatch):
-    monkeypatch.setattr(asgi, "ABANDONED", 0.1)
+def abandon_after(seconds):
+    return Rules(abandon_after=timedelta(seconds=seconds))
+
+
+def test_a_program_that_does_not_notice_that_the_client_has_gone_is_cancelled():
     ended = []
 
     async def waits(scope, receive, send):
@@ -268,32 +345,31 @@ def test_a_program_that_does_not_notice_that_the_client_has_gone_is_cancelled(mo
             await asyncio.sleep(0.01)
             ended.append(database.calls.copy())
 
-    serve_asgi(waits, database := AsyncConnection(), stays=False)
+    serve_asgi(waits, database := AsyncConnection(), stays=False, rules=abandon_after(0.1))
     assert database.calls == ["begin", "rollback"]
     assert ended == [["begin"]]  # it had the transaction until its end
 
 
-def test_a_program_whose_client_has_gone_has_time_to_end(monkeypatch):
-    monkeypatch.setattr(asgi, "ABANDONED", 30)
-
+def test_a_program_whose_client_has_gone_has_time_to_end():
     async def ends(scope, receive, send):
         await receive()
         assert [(await receive())["type"] for _ in range(2)] == ["http.disconnect"] * 2
         await created(scope, receive, send)
 
-    serve_asgi(ends, database := AsyncConnection(), stays=False)
+    serve_asgi(ends, database := AsyncConnection(), stays=False, rules=abandon_after(30))
     assert database.calls == ["begin", "complete", "commit"]
 
 
-def test_a_program_is_not_cancelled_while_its_client_waits(monkeypatch):
-    monkeypatch.setattr(asgi, "ABANDONED", 0.01)
+def test_a_program_is_not_cancelled_while_its_client_waits():
+    rules = abandon_after(0.01)
 
     async def slow(scope, receive, send):
         await asyncio.sleep(0.1)
         await created(scope, receive, send)
 
-    assert serve_asgi(slow, AsyncConnection())[0] == 201
-    assert serve_asgi(slow, AsyncConnection(), more=[{"type": "http.request", "body": b"", "more_body": False}])[0] == 201
+    assert serve_asgi(slow, AsyncConnection(), rules=rules)[0] == 201
+    more = [{"type": "http.request", "body": b"", "more_body": False}]
+    assert serve_asgi(slow, AsyncConnection(), more=more, rules=rules)[0] == 201
 
 
 # --- Bodies that something else has read ---
@@ -317,14 +393,14 @@ def test_a_body_that_a_filter_has_read_is_not_compared():
 def test_a_body_that_a_filter_has_decoded_may_be_shorter():
     database = SyncConnection()
     assert serve_wsgi(made, database, b"1", CONTENT_LENGTH="2", HTTP_CONTENT_ENCODING="gzip")[0] == 201
-    assert database.values["begin"][3] == b"1"
+    assert database.values["begin"][5] == b"1"
 
 
 def test_a_decoded_body_may_be_longer_if_the_input_ends():
     database = SyncConnection()
     environ = {"CONTENT_LENGTH": "2", "HTTP_CONTENT_ENCODING": "gzip", "wsgi.input_terminated": True}
     assert serve_wsgi(made, database, b"12345", **environ)[0] == 201
-    assert database.values["begin"][3] == b"12345"
+    assert database.values["begin"][5] == b"12345"
 
 
 def test_a_chunked_body_whose_end_the_server_does_not_know_is_not_compared():
@@ -345,13 +421,13 @@ def test_a_chunked_body_that_the_server_ends_is_compared():
     database = SyncConnection()
     environ = {"CONTENT_LENGTH": "", "HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}
     assert serve_wsgi(made, database, b"17", **environ)[0] == 201
-    assert database.values["begin"][3] == b"17"
+    assert database.values["begin"][5] == b"17"
 
 
 def test_a_request_without_a_body_runs():
     environ = {"CONTENT_LENGTH": ""}
     assert serve_wsgi(made, database := SyncConnection(), b"", **environ)[0] == 201
-    assert database.values["begin"][3] == b""
+    assert database.values["begin"][5] == b""
 
 
 def test_a_body_that_ends_early_is_refused():

@@ -7,14 +7,12 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from .idempotency import BEGIN, COMPLETE, Exchange, Response, Rules, Undo, headers_of, log
+from .idempotency import BEGIN, COMPLETE, Busy, Exchange, Response, Rules, Undo, headers_of, log
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
-
-ABANDONED = 10.0  # seconds that the program has after the client has gone
 
 
 class IdempotencyMiddleware:
@@ -40,13 +38,23 @@ class IdempotencyMiddleware:
 
     async def _run(self, exchange: Exchange, scope: Message, receive: Receive) -> Response:
         body = await _body(exchange, receive)
-        keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"idempotency-key"]
+
+        def header(wanted: str) -> str | None:
+            values = [value.decode("latin-1") for name, value in scope["headers"] if name == wanted.encode()]
+            return ", ".join(values) if values else None
+
         target = (scope.get("raw_path") or scope["path"].encode()) + (
             b"?" + scope["query_string"] if scope["query_string"] else b""
         )
-        values = exchange.begin_values(
-            ", ".join(keys) if keys else None, scope["method"], target.decode("latin-1"), body, scope
-        )
+        values = exchange.begin_values(header, scope["method"], target.decode("latin-1"), body, scope)
+        for pause in exchange.pauses():
+            try:
+                return await self._attempt(exchange, values, scope, receive, body)
+            except Busy:
+                await asyncio.sleep(pause)
+        return await self._attempt(exchange, values, scope, receive, body)
+
+    async def _attempt(self, exchange: Exchange, values: list[Any], scope: Message, receive: Receive, body: bytes) -> Response:
         async with self.connect() as connection, connection.transaction():
             exchange.begun(await _fetch(connection, BEGIN, values))
             exchange.in_program = True
@@ -76,11 +84,15 @@ class IdempotencyMiddleware:
         # without the extensions of the response, such as http.response.pathsend, all of it comes here
         extensions = {n: e for n, e in (scope.get("extensions") or {}).items() if not n.startswith("http.response.")}
         gone = asyncio.ensure_future(receive())  # the body is read, so the next message says that the client has gone
-        program = asyncio.ensure_future(self.app({**scope, "extensions": extensions}, read, write))
+        # the copies that get the stored response may accept another encoding
+        headers = [header for header in scope["headers"] if header[0] != b"accept-encoding"] + [
+            (b"accept-encoding", b"identity")
+        ]
+        program = asyncio.ensure_future(self.app({**scope, "headers": headers, "extensions": extensions}, read, write))
         try:
             await asyncio.wait((program, gone), return_when=asyncio.FIRST_COMPLETED)
             is_gone = gone.done() and gone.result()["type"] == "http.disconnect"
-            await asyncio.wait((program,), timeout=ABANDONED if is_gone else None)
+            await asyncio.wait((program,), timeout=self.rules.abandon_after.total_seconds() if is_gone else None)
             if program.done():
                 program.result()
         finally:  # the program uses the connection until it has ended

@@ -10,21 +10,25 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from email.message import Message
 from http import HTTPStatus
 from typing import Any
 
 MAX_RESPONSE = 1 << 20  # bytes; the database stores no larger one
+# The settings are the trace of the events that the request emits.
 BEGIN = (
-    "SELECT token, status, headers::text, body FROM inbox.http_request_begin("
-    "{}::text, {}::text, {}::text, {}::bytea, {}::text, {}::interval, {}::boolean)"
+    "SELECT b.*, set_config('inboxd.traceparent', {}::text, true), set_config('inboxd.tracestate', {}::text, true) FROM ("
+    "SELECT verdict, token, status, headers::text, body FROM inbox.http_request_begin("
+    "{}::text, {}::text, {}::text, {}::bytea, {}::text, {}::interval, {}::boolean)) b"
 )
 COMPLETE = "SELECT commits, expires FROM inbox.http_request_complete({}::text, {}::int, {}::text::jsonb, {}::bytea)"
 # Errors of drivers and pools without a SQLSTATE, and the SQLSTATEs, of a database that is away or busy.
 _AWAY = {"OperationalError", "InterfaceError", "OSError", "TimeoutError", "PoolError"}
 _AWAY_STATE = re.compile("08|40|53|57|25006")
+_FIRST_LOOK = 0.01  # seconds
 log = logging.getLogger("inboxd")
 
 
@@ -37,13 +41,22 @@ class Response:
 
 @dataclass(frozen=True)
 class Rules:
-    """``scope`` gets the scope or environ of a request, and returns whose key it is: the tenant, as the server knows it."""
+    """What the middleware does with which request.
+
+    ``scope`` gets the scope or environ of a request, and returns whose key it is: the tenant, as the server knows it.
+    ``fingerprint`` gets the same and the body, and returns what is compared in place of the body. None: the body, without the
+    boundary between the parts of a form, which can be another one in each copy. ``wait`` is how long a copy waits while another
+    one runs, before it gets 409. ``abandon_after`` is how long a request may go on after its client has gone (ASGI).
+    """
 
     scope: Callable[[Any], str] = lambda _: ""
     required: bool = True
     methods: frozenset[str] = field(default=frozenset({"POST", "PATCH"}))
     keep: timedelta = timedelta(hours=24)
     max_body: int = 1 << 20
+    fingerprint: Callable[[Any, bytes], bytes | str] | None = None
+    wait: timedelta = timedelta(milliseconds=250)
+    abandon_after: timedelta = timedelta(seconds=10)
 
 
 class Undo(Exception):
@@ -51,6 +64,10 @@ class Undo(Exception):
 
     def __init__(self, response: Response) -> None:
         self.response = response
+
+
+class Busy(Undo):
+    """Another copy runs."""
 
 
 def problem(status: int, kind: str, detail: str, *headers: tuple[str, str]) -> Response:
@@ -75,14 +92,32 @@ class Exchange:
             detail = f"the body of a request with a key has at most {self.rules.max_body} bytes"
             raise Undo(problem(413, "request-too-large", detail))
 
-    def begin_values(self, header: str | None, method: str, target: str, body: bytes, scope: Any) -> list[Any]:
-        return [header, method, target, body, self.rules.scope(scope), self.rules.keep, self.rules.required]
+    def begin_values(
+        self, headers: Callable[[str], str | None], method: str, target: str, body: bytes, scope: Any
+    ) -> list[Any]:
+        """``headers`` returns the value of a header."""
+        if self.rules.fingerprint is None:
+            compared: bytes | str = _without_boundary(headers("content-type") or "", body)
+        else:
+            compared = self.rules.fingerprint(scope, body)
+        content = compared.encode() if isinstance(compared, str) else bytes(compared)
+        rules = self.rules.scope(scope), self.rules.keep, self.rules.required
+        trace = headers("traceparent"), headers("tracestate")
+        return [*trace, headers("idempotency-key"), method, target, content, *rules]
+
+    def pauses(self) -> Iterator[float]:
+        """How long a copy that is busy waits before each of its looks, without a connection."""
+        look, left = _FIRST_LOOK, self.rules.wait.total_seconds()
+        while left > 0:
+            yield min(look, left)
+            look, left = 2 * look, left - look
 
     def begun(self, row: Any) -> None:
         """Undo: this copy does not run."""
-        self._token, status, headers, body = row.values() if hasattr(row, "values") else row
+        verdict, self._token, status, headers, body, *_ = row.values() if hasattr(row, "values") else row
         if status is not None:
-            raise Undo(Response(status, list(json.loads(headers).items()), bytes(body)))
+            response = Response(status, list(json.loads(headers).items()), bytes(body))
+            raise Busy(response) if verdict == "busy" else Undo(response)
 
     def write(self, part: bytes) -> None:
         """Keeps a part of the response until the COMMIT."""
@@ -139,3 +174,14 @@ def headers_of(response: Response) -> list[tuple[str, str]]:
     if response.status not in (204, 304) and not any(name.lower() == "content-length" for name, _ in headers):
         headers.append(("content-length", str(len(response.body))))
     return headers
+
+
+def _without_boundary(content_type: str, body: bytes) -> bytes:
+    """The body as it is compared."""
+    header = Message()
+    header["content-type"] = content_type
+    boundary = header.get_boundary()
+    if header.get_content_maintype() != "multipart" or not boundary:
+        return body
+    parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode("latin-1", "replace"))
+    return b"".join(b"%d:%b" % (len(part), part) for part in parts)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from .idempotency import BEGIN, COMPLETE, Exchange, Response, Rules, Undo, headers_of, problem
+from .idempotency import BEGIN, COMPLETE, Busy, Exchange, Response, Rules, Undo, headers_of, problem
 
 Environ = dict[str, Any]
 App = Callable[[Environ, Callable[..., Callable[[bytes], object]]], Iterable[bytes]]
@@ -39,7 +40,19 @@ class IdempotencyMiddleware:
         body = _body(exchange, environ)
         path = quote((environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1"), safe="/:@!$&'()*+,;=~")
         target = path + ("?" + environ["QUERY_STRING"] if environ.get("QUERY_STRING") else "")
-        values = exchange.begin_values(environ.get("HTTP_IDEMPOTENCY_KEY"), environ["REQUEST_METHOD"], target, body, environ)
+
+        def header(name: str) -> str | None:
+            return environ.get("CONTENT_TYPE" if name == "content-type" else "HTTP_" + name.upper().replace("-", "_"))
+
+        values = exchange.begin_values(header, environ["REQUEST_METHOD"], target, body, environ)
+        for pause in exchange.pauses():
+            try:
+                return self._attempt(exchange, values, environ, body)
+            except Busy:
+                time.sleep(pause)
+        return self._attempt(exchange, values, environ, body)
+
+    def _attempt(self, exchange: Exchange, values: list[Any], environ: Environ, body: bytes) -> Response:
         with self.connect() as connection, connection.transaction():
             exchange.begun(_fetch(connection, BEGIN, values))
             exchange.in_program = True
@@ -54,7 +67,9 @@ class IdempotencyMiddleware:
             exchange.status, exchange.headers = int(status.split()[0]), list(headers)
             return exchange.write
 
-        parts = self.app({**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}, start)
+        # the copies that get the stored response may accept another encoding
+        inner = {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body)), "HTTP_ACCEPT_ENCODING": "identity"}
+        parts = self.app({**environ, **inner}, start)
         try:
             for part in parts:
                 exchange.write(part)
