@@ -172,6 +172,31 @@ def test_of_copies_at_once_one_runs(start, inbox):
     assert orders(inbox) == list(range(5))
 
 
+def test_a_copy_waits_a_moment_for_a_request_that_ends_soon(service, inbox):
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for number in range(5):
+            one, other = pool.map(lambda _, number=number: service.post(f"k{number}", number, then="slow", ms=30), range(2))
+            assert one.same() == other.same()
+            assert {answer.headers.get("idempotent-replayed") for answer in (one, other)} == {None, "true"}
+    assert orders(inbox) == list(range(5))
+
+
+def test_a_request_takes_effect_although_its_client_has_gone(service, inbox):
+    with pytest.raises(TimeoutError):
+        service.post(then="slow", ms=1500, timeout=0.5)
+    eventually(lambda: orders(inbox) == [1])
+    assert service.post(then="slow", ms=1500).headers["idempotent-replayed"] == "true"
+
+
+@pytest.mark.parametrize("start", ["express", "fastify"], indirect=True)
+def test_a_program_that_fails_behind_its_response_sends_what_is_stored(start, inbox):
+    service = start()
+    first, again = service.post(then="answered"), service.post(then="answered")
+    assert (first.status, again.headers["idempotent-replayed"]) == (201, "true")
+    assert again.same() == first.same()
+    assert orders(inbox) == [1]
+
+
 def test_a_killed_service_leaves_the_key_free(start, inbox):
     first, second = start(), start()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:

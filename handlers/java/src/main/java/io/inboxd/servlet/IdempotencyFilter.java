@@ -11,6 +11,7 @@ import java.io.IOException;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.util.Objects;
 import java.util.Set;
 import java.util.function.Function;
 import java.util.regex.Pattern;
@@ -23,7 +24,7 @@ import javax.sql.DataSource;
  * commit together, before the client gets the response. An exception, a response of 500 or more, and 401, 403, 408, 409, 425 and 429
  * roll back: the next copy of the request runs again. The database has the rules (docs/idempotency-keys.md of the repository).
  *
- * <p>The filter reads the body, so {@code getParameter()} has only the parameters of the query. It does not support asynchronous servlets.
+ * <p>The filter reads the body. {@code getParameter()} and {@code getParts()} have what is in it. It does not support asynchronous servlets.
  */
 public class IdempotencyFilter implements Filter {
     /** The attribute of the request with its {@link Connection}. The servlet does not commit, and does not close it. */
@@ -31,6 +32,7 @@ public class IdempotencyFilter implements Filter {
 
     // The database is away or busy. The other errors are the service's.
     private static final Pattern AWAY = Pattern.compile("(08|40|53|57|25006).*");
+    private static final long FIRST_LOOK_MS = 10;
     private static final System.Logger LOG = System.getLogger("io.inboxd");
 
     private final DataSource source;
@@ -44,16 +46,58 @@ public class IdempotencyFilter implements Filter {
      * @param methods other requests pass through
      * @param keep how long a key is kept
      * @param maxBody bytes of the body of a request
+     * @param fingerprint what is compared in place of the body; it may read the request. Null: the body, and of a form its parts
+     * @param maxWait how long a copy waits while another one runs, before it gets 409
      */
     public record Rules(
             Function<HttpServletRequest, String> scope,
             boolean isRequired,
             Set<String> methods,
             Duration keep,
-            int maxBody) {
-        /** One scope, a required key for POST and PATCH, 24 hours, 1 MiB. */
+            int maxBody,
+            Function<HttpServletRequest, byte[]> fingerprint,
+            Duration maxWait) {
+        /** One scope, a required key for POST and PATCH, 24 hours, 1 MiB, the body, 250 ms. */
         public Rules() {
             this(request -> "", true, Set.of("POST", "PATCH"), Duration.ofHours(24), 1 << 20);
+        }
+
+        /**
+         * The body is compared, and a copy waits for 250 ms.
+         *
+         * @param scope whose keys they are
+         * @param isRequired whether each request needs a key
+         * @param methods other requests pass through
+         * @param keep how long a key is kept
+         * @param maxBody bytes of the body of a request
+         */
+        public Rules(
+                Function<HttpServletRequest, String> scope,
+                boolean isRequired,
+                Set<String> methods,
+                Duration keep,
+                int maxBody) {
+            this(scope, isRequired, methods, keep, maxBody, null, Duration.ofMillis(250));
+        }
+
+        /**
+         * These rules with another fingerprint.
+         *
+         * @param function what is compared in place of the body; it may read the request
+         * @return the rules
+         */
+        public Rules withFingerprint(Function<HttpServletRequest, byte[]> function) {
+            return new Rules(scope, isRequired, methods, keep, maxBody, function, maxWait);
+        }
+
+        /**
+         * These rules with another time for copies.
+         *
+         * @param time how long a copy waits while another one runs
+         * @return the rules
+         */
+        public Rules withWait(Duration time) {
+            return new Rules(scope, isRequired, methods, keep, maxBody, fingerprint, time);
         }
     }
 
@@ -99,26 +143,43 @@ public class IdempotencyFilter implements Filter {
     /** Null: the client gets what the servlet has left in held. */
     private Reply serve(HttpServletRequest incoming, HeldResponse held, HeaderSnapshot before, FilterChain chain)
             throws IOException, ServletException {
-        byte[] body;
+        HeldRequest request;
+        byte[] compared;
         try {
-            body = incoming.getInputStream().readNBytes(rules.maxBody + 1);
-        } catch (IOException e) {
-            return Reply.incomplete();
-        } catch (IllegalStateException e) { // a filter has called getReader()
-            return Reply.unread();
+            request = HeldRequest.of(incoming, rules.maxBody);
+            compared = rules.fingerprint == null
+                    ? request.compared()
+                    : Objects.requireNonNull(rules.fingerprint.apply(request), "the fingerprint of a request is null");
+            request.rewind();
+        } catch (HeldRequest.Refusal refusal) {
+            return refusal.reply;
         }
-        if (body.length > rules.maxBody) {
-            String detail = "the body of a request with a key has at most " + rules.maxBody + " bytes";
-            return Reply.problem(413, "Content Too Large", "request-too-large", detail);
-        } else if (body.length == 0 && incoming.getContentLengthLong() > 0) {
-            return Reply.unread();
-        } else if (body.length < incoming.getContentLengthLong() && incoming.getHeader("Content-Encoding") == null) {
-            return Reply.incomplete(); // a filter that decodes the body changes its length
+        long left = rules.maxWait.toMillis();
+        for (long look = FIRST_LOOK_MS; ; look *= 2) {
+            Reply reply = attempt(request, compared, held, before, chain);
+            if (reply == null || !reply.isBusy() || left <= 0) {
+                return reply;
+            }
+            pause(Math.min(look, left)); // without a connection
+            left -= look;
         }
-        HeldRequest request = new HeldRequest(incoming, body);
+    }
+
+    private static void pause(long milliseconds) {
+        try {
+            Thread.sleep(milliseconds);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** Runs the request in a transaction, unless another copy has run or runs. */
+    private Reply attempt(
+            HeldRequest request, byte[] compared, HeldResponse held, HeaderSnapshot before, FilterChain chain)
+            throws IOException, ServletException {
         try (Connection connection = source.getConnection();
                 KeyedTransaction transaction = new KeyedTransaction(connection)) {
-            Reply reply = transaction.begin(request, rules);
+            Reply reply = transaction.begin(request, compared, rules);
             if (reply != null) {
                 return reply; // this copy does not run
             }

@@ -13,9 +13,10 @@ import java.util.Map;
 
 /** The transaction of a request. Its end rolls back what is not committed. */
 final class KeyedTransaction implements AutoCloseable {
-    private static final String BEGIN =
-            "SELECT token, status, headers, body FROM inbox.http_request_begin(CAST(? AS text), CAST(? AS text),"
-                    + " CAST(? AS text), CAST(? AS bytea), CAST(? AS text), CAST(? AS interval), CAST(? AS boolean))";
+    private static final String BEGIN = "SELECT b.*, set_config('inboxd.traceparent', CAST(? AS text), true),"
+            + " set_config('inboxd.tracestate', CAST(? AS text), true)" // the trace of the events that it emits
+            + " FROM inbox.http_request_begin(CAST(? AS text), CAST(? AS text), CAST(? AS text), CAST(? AS bytea),"
+            + " CAST(? AS text), CAST(? AS interval), CAST(? AS boolean)) b";
     private static final String COMPLETE =
             "SELECT commits, expires FROM inbox.http_request_complete(CAST(? AS text), CAST(? AS int),"
                     + " CAST(CAST(? AS text) AS jsonb), CAST(? AS bytea))";
@@ -32,17 +33,19 @@ final class KeyedTransaction implements AutoCloseable {
     }
 
     /** Null: the request runs. */
-    Reply begin(HeldRequest request, IdempotencyFilter.Rules rules) throws IOException, SQLException {
+    Reply begin(HeldRequest request, byte[] compared, IdempotencyFilter.Rules rules) throws IOException, SQLException {
         List<String> keys = Collections.list(request.getHeaders("Idempotency-Key"));
         String query = request.getQueryString();
         try (PreparedStatement begin = connection.prepareStatement(BEGIN)) {
-            begin.setString(1, keys.isEmpty() ? null : String.join(", ", keys));
-            begin.setString(2, request.getMethod());
-            begin.setString(3, request.getRequestURI() + (query == null ? "" : "?" + query));
-            begin.setBytes(4, request.body());
-            begin.setString(5, keys.isEmpty() ? "" : rules.scope().apply(request));
-            begin.setString(6, rules.keep().toString());
-            begin.setBoolean(7, rules.isRequired());
+            begin.setString(1, request.getHeader("traceparent"));
+            begin.setString(2, request.getHeader("tracestate"));
+            begin.setString(3, keys.isEmpty() ? null : String.join(", ", keys));
+            begin.setString(4, request.getMethod());
+            begin.setString(5, request.getRequestURI() + (query == null ? "" : "?" + query));
+            begin.setBytes(6, compared);
+            begin.setString(7, keys.isEmpty() ? "" : rules.scope().apply(request));
+            begin.setString(8, rules.keep().toString());
+            begin.setBoolean(9, rules.isRequired());
             ResultSet row = begin.executeQuery();
             row.next();
             token = row.getString("token");
@@ -50,7 +53,8 @@ final class KeyedTransaction implements AutoCloseable {
                 return null;
             }
             Map<String, String> headers = JSON.readValue(row.getString("headers"), new TypeReference<>() {});
-            return new Reply(row.getInt("status"), headers, row.getBytes("body"));
+            boolean isBusy = "busy".equals(row.getString("verdict"));
+            return new Reply(row.getInt("status"), headers, row.getBytes("body"), isBusy);
         }
     }
 

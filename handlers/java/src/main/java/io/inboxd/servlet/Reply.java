@@ -8,8 +8,12 @@ import java.util.HashMap;
 import java.util.Map;
 
 /** What a client gets in place of a response of the servlet. */
-record Reply(int status, Map<String, String> headers, byte[] body) {
+record Reply(int status, Map<String, String> headers, byte[] body, boolean isBusy) {
     private static final ObjectMapper JSON = new ObjectMapper();
+
+    Reply(int status, Map<String, String> headers, byte[] body) {
+        this(status, headers, body, false);
+    }
 
     /** As RFC 9457 describes it. */
     static Reply problem(int status, String title, String type, String detail) {
@@ -30,6 +34,10 @@ record Reply(int status, Map<String, String> headers, byte[] body) {
     static Reply unread() {
         String detail = "the body was read before, so the server cannot compare the copies of the request";
         return problem(415, "Unsupported Media Type", "request-unread", detail);
+    }
+
+    static Reply tooLarge(String detail) {
+        return problem(413, "Content Too Large", "request-too-large", detail);
     }
 
     static Reply invalid() {

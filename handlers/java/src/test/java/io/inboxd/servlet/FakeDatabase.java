@@ -19,6 +19,7 @@ final class FakeDatabase {
     final List<Object> begun = new ArrayList<>();
     final List<Object> completed = new ArrayList<>();
     String stored;
+    int busy; // so many looks find that another copy runs
     SQLException failure; // of http_request_complete()
     SQLException rollbackFailure;
 
@@ -66,16 +67,23 @@ final class FakeDatabase {
             (begins ? begun : completed).add(value);
         } else if (name.equals("executeQuery")) {
             calls.add(begins ? "begin" : "complete");
+            boolean isBusy = begins && busy-- > 0;
             if (!begins && failure != null) {
                 throw failure;
             }
             return make(
-                    ResultSet.class, (method, column) -> method.equals("next") ? true : value(column[0].toString()));
+                    ResultSet.class,
+                    (method, column) -> method.equals("next") ? true : value(isBusy, column[0].toString()));
         }
         return null;
     }
 
-    private Object value(String column) {
+    private Object value(boolean isBusy, String column) {
+        if (isBusy) {
+            Map<String, Object> answer = Map.of(
+                    "verdict", "busy", "status", 409, "headers", "{\"retry-after\":\"1\"}", "body", new byte[] {'b'});
+            return answer.get(column);
+        }
         if (stored == null) {
             return Map.<String, Object>of("token", "token", "commits", true, "expires", "tomorrow")
                     .get(column);

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import jakarta.servlet.Filter;
 import jakarta.servlet.FilterChain;
+import jakarta.servlet.MultipartConfigElement;
 import jakarta.servlet.ServletException;
 import jakarta.servlet.ServletOutputStream;
 import jakarta.servlet.http.HttpServlet;
@@ -14,6 +15,7 @@ import jakarta.servlet.http.HttpServletResponse;
 import jakarta.servlet.http.HttpServletResponseWrapper;
 import java.io.File;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -21,17 +23,28 @@ import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.sql.SQLException;
+import java.time.Duration;
+import java.util.Collections;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
 import org.apache.catalina.Context;
+import org.apache.catalina.Wrapper;
 import org.apache.catalina.startup.Tomcat;
 import org.apache.tomcat.util.descriptor.web.FilterDef;
 import org.apache.tomcat.util.descriptor.web.FilterMap;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The filter in Tomcat, with a database that is a script. tests/languages of the repository has tests with PostgreSQL. */
 final class IdempotencyFilterTest {
     private final FakeDatabase database = new FakeDatabase();
     private final Tomcat tomcat = new Tomcat();
+    private IdempotencyFilter.Rules rules = new IdempotencyFilter.Rules();
+    private MultipartConfigElement multipart;
+    private HttpRequest.BodyPublisher body = HttpRequest.BodyPublishers.ofString("17");
     private Throwable thrown;
 
     private interface Outer {
@@ -74,8 +87,8 @@ final class IdempotencyFilterTest {
                 throw e;
             }
         });
-        map(context, "idempotency", new IdempotencyFilter(database.source()));
-        Tomcat.addServlet(context, "orders", new HttpServlet() {
+        map(context, "idempotency", new IdempotencyFilter(database.source(), rules));
+        Wrapper wrapper = Tomcat.addServlet(context, "orders", new HttpServlet() {
             private static final long serialVersionUID = 1;
 
             @Override
@@ -83,12 +96,11 @@ final class IdempotencyFilterTest {
                 servlet.serve(request, response);
             }
         });
+        wrapper.setMultipartConfigElement(multipart);
         context.addServletMappingDecoded("/orders", "orders");
         tomcat.start();
         URI address = URI.create("http://127.0.0.1:" + tomcat.getConnector().getLocalPort() + "/orders?a=b");
-        HttpRequest.Builder request = HttpRequest.newBuilder(address)
-                .POST(HttpRequest.BodyPublishers.ofString("17"))
-                .header("Idempotency-Key", "k");
+        HttpRequest.Builder request = HttpRequest.newBuilder(address).POST(body).header("Idempotency-Key", "k");
         for (int i = 0; i < headers.length; i += 2) {
             request.header(headers[i], headers[i + 1]);
         }
@@ -122,7 +134,7 @@ final class IdempotencyFilterTest {
         assertEquals(201, answer.statusCode());
         assertEquals("made", answer.body());
         assertEquals("tomorrow", header(answer, "Idempotency-Expires"));
-        assertEquals("[k, POST, /orders?a=b, 17, , PT24H, true]", database.begun.toString());
+        assertEquals("[null, null, k, POST, /orders?a=b, 17, , PT24H, true]", database.begun.toString());
         assertEquals("[token, 201, {\"Location\":[\"/orders/1\"]}, made]", database.completed.toString());
     }
 
@@ -265,6 +277,115 @@ final class IdempotencyFilterTest {
                 201,
                 post(decode, IdempotencyFilterTest::created, "Content-Encoding", "x-test")
                         .statusCode());
-        assertEquals("7", database.begun.get(3));
+        assertEquals("7", database.begun.get(5));
+    }
+
+    @Test
+    void aFormInTheBodyHasItsParameters() throws Exception {
+        body = HttpRequest.BodyPublishers.ofString("item=caf%C3%A9+au+lait&a=c&empty");
+        post(
+                IdempotencyFilterTest::pass,
+                (request, response) -> {
+                    response.setCharacterEncoding("UTF-8");
+                    response.getWriter()
+                            .write(request.getParameter("item")
+                                    + String.join("", request.getParameterValues("a"))
+                                    + Collections.list(request.getParameterNames())
+                                    + request.getParameter("none"));
+                },
+                "Content-Type",
+                "application/x-www-form-urlencoded");
+        assertEquals("caf\u00e9 au laitbc[a, item, empty]null", database.completed.get(3));
+    }
+
+    @Test
+    void aServletWithAMultipartConfigGetsTheParts() throws Exception {
+        multipart = new MultipartConfigElement("");
+        postForm("b", "one", (request, response) -> response.getWriter().write(textOf(request)));
+        assertEquals("photoone", database.completed.get(3));
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void theBoundaryOfAFormIsNotCompared(boolean hasConfig) throws Exception {
+        Set<Object> compared = new HashSet<>();
+        for (String form : List.of("a one", "bb one", "a two")) {
+            IdempotencyFilterTest test = new IdempotencyFilterTest();
+            test.multipart = hasConfig ? new MultipartConfigElement("") : null;
+            String[] words = form.split(" ");
+            assertEquals(
+                    201,
+                    test.postForm(words[0], words[1], IdempotencyFilterTest::created)
+                            .statusCode());
+            compared.add(test.database.begun.get(5));
+            test.stop();
+        }
+        assertEquals(2, compared.size());
+    }
+
+    @Test
+    void aFormThatIsTooLargeIsRefused() throws Exception {
+        multipart = new MultipartConfigElement("", 2, -1, 0);
+        HttpResponse<String> answer = postForm("b", "one", IdempotencyFilterTest::created);
+        assertEquals(413, answer.statusCode());
+        assertEquals(List.of(), database.calls);
+    }
+
+    @Test
+    void aFingerprintOfTheServiceIsComparedInPlaceOfTheBody() throws Exception {
+        rules = rules.withFingerprint(request -> {
+            try {
+                return ("order " + request.getReader().readLine()).getBytes();
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        });
+        post(IdempotencyFilterTest::pass, (request, response) -> response.getWriter()
+                .write(request.getReader().readLine()));
+        assertEquals("order 17", database.begun.get(5));
+        assertEquals("17", database.completed.get(3));
+    }
+
+    @Test
+    void aCopyWaitsAMomentForTheOneThatRuns() throws Exception {
+        database.busy = 2;
+        assertEquals(
+                201,
+                post(IdempotencyFilterTest::pass, IdempotencyFilterTest::created)
+                        .statusCode());
+        assertEquals(3, Collections.frequency(database.calls, "begin"));
+        assertEquals(3, Collections.frequency(database.calls, "close"));
+    }
+
+    @Test
+    void aCopyWaitsNoLongerThanTheRuleSays() throws Exception {
+        database.busy = 100;
+        rules = rules.withWait(Duration.ofMillis(25));
+        HttpResponse<String> answer = post(IdempotencyFilterTest::pass, IdempotencyFilterTest::created);
+        assertEquals(409, answer.statusCode());
+        assertEquals("1", header(answer, "Retry-After"));
+        assertEquals(3, Collections.frequency(database.calls, "begin"));
+    }
+
+    @Test
+    void theEventsOfARequestContinueItsTrace() throws Exception {
+        post(
+                IdempotencyFilterTest::pass,
+                IdempotencyFilterTest::created,
+                "traceparent",
+                "00-aa-bb-01",
+                "tracestate",
+                "a=b");
+        assertEquals(List.of("00-aa-bb-01", "a=b"), database.begun.subList(0, 2));
+    }
+
+    @Test
+    void allCopiesCanReadTheResponse() throws Exception {
+        post(
+                IdempotencyFilterTest::pass,
+                (request, response) -> response.getWriter().write(request.getHeader("accept-encoding")),
+                "Accept-Encoding",
+                "gzip");
+        assertEquals("identity", database.completed.get(3));
     }
 }

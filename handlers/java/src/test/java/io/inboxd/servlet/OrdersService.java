@@ -89,9 +89,12 @@ public final class OrdersService extends HttpServlet {
         } catch (SQLException e) {
             throw new IOException(e);
         }
+        if (order.path("then").asText().equals("slow")) {
+            sleep(order.path("ms").asLong());
+        }
         switch (order.path("then").asText()) {
             case "raise" -> throw new IllegalStateException("as the test wants it");
-            case "wait" -> sleep();
+            case "wait" -> sleep(3_600_000);
             case "hide" -> hide((Connection) request.getAttribute(IdempotencyFilter.CONNECTION));
             case "bytes" -> {
                 response.setContentType("text/html");
@@ -145,9 +148,9 @@ public final class OrdersService extends HttpServlet {
         }
     }
 
-    private static void sleep() {
+    private static void sleep(long milliseconds) {
         try {
-            Thread.sleep(3_600_000);
+            Thread.sleep(milliseconds);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
