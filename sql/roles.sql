@@ -24,7 +24,7 @@ GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_
     TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_dead_topic TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE, DELETE ON inbox.inbox_handlers, inbox.inbox_consumers TO inboxd_sidecar;
-GRANT SELECT ON inbox.inbox_schema_version, inbox.inbox_pauses TO inboxd_sidecar;
+GRANT SELECT ON inbox.inbox_schema_version, inbox.inbox_pauses, inbox.inbox_renames TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.inbox_messages_seq_seq TO inboxd_sidecar;
 GRANT EXECUTE ON FUNCTION inbox.retain(int, text, bigint, int, boolean), inbox.sequences_behind(), inbox.advance_sequences()
     TO inboxd_sidecar;
@@ -59,7 +59,7 @@ GRANT EXECUTE ON FUNCTION inbox.request_begin(text, bytea, text, text, interval,
 -- A reader: every table and view.
 GRANT SELECT ON inbox.inbox_messages, inbox.inbox_offsets, inbox.inbox_instances, inbox.inbox_rejects,
     inbox.inbox_conflicts, inbox.inbox_audit, inbox.inbox_binding, inbox.inbox_subscriptions, inbox.inbox_schema_version, inbox.inbox_janitor,
-    inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.inbox_consumers, inbox.inbox_pauses, inbox.messages, inbox.dead_groups, inbox.handlers,
+    inbox.inbox_dead_topic, inbox.inbox_handlers, inbox.inbox_consumers, inbox.inbox_renames, inbox.inbox_pauses, inbox.messages, inbox.dead_groups, inbox.handlers,
     inbox.consumers, inbox.outbox, inbox.outbox_relay, inbox.events, inbox.request_states
     TO inboxd_reader, inboxd_operator;
 GRANT SELECT ON SEQUENCE inbox.outbox_seq TO inboxd_reader, inboxd_operator;
@@ -76,6 +76,7 @@ GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.er
     inbox.waits_behind(bigint), inbox.next_of_lane(text, int, text, bytea, bigint), inbox.describe_key(bigint),
     inbox.look_keys(jsonb, bigint, int), inbox.check_keys(jsonb), inbox.check_max_rows(text, int),
     inbox.wants(jsonb, jsonb, text, text), inbox.consumers_of(text, text), inbox.check_backfill(jsonb),
+    inbox.check_rename_over(text, text), inbox.check_rename(text, text), inbox.open_messages(text),
     inbox.backfill_count(jsonb), inbox.keys(jsonb, bigint, int), inbox.lanes_of(text, text, text, int),
     inbox.status(), inbox.waiting_streams(), inbox.handler_of(text, text), inbox.handler_of(text, text, text, jsonb)
     TO inboxd_reader, inboxd_operator, inboxd_sidecar;
@@ -102,6 +103,8 @@ GRANT EXECUTE ON FUNCTION
     inbox.adopt(text, text, text),
     inbox.forget_handler(text, text, text),
     inbox.forget_consumer(text, text),
+    inbox.rename_consumer(text, text, text),
+    inbox.rename_page(text, int),
     inbox.backfill(text, text, timestamptz, text, int, text, boolean, bigint),
     inbox.backfill_page(jsonb, bigint, int, text),
     inbox.skip_key(text, text, text, text, int, bigint),

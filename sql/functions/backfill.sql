@@ -25,11 +25,14 @@ BEGIN
         PERFORM inbox.refuse('backfill', format('a consumer cannot get its own messages, those of "%s"', given ->> 'consumer'));
     ELSIF given ->> 'topic' = '' THEN
         PERFORM inbox.refuse('backfill', 'topic is empty; leave it out for any');
-    ELSIF NOT EXISTS (SELECT FROM inbox.inbox_consumers c WHERE c.name = given ->> 'consumer'
-                      AND c.listed_at > clock_timestamp() - c.memory) THEN
+    END IF;
+    PERFORM inbox.check_rename_over('backfill', given ->> 'consumer');
+    PERFORM inbox.check_rename_over('backfill', given ->> 'from');
+    IF NOT EXISTS (SELECT FROM inbox.inbox_consumers c WHERE c.name = given ->> 'consumer'
+                   AND (c.listed_at > clock_timestamp() - c.memory OR c.name = '')) THEN
         PERFORM inbox.refuse('backfill', format('no consumer "%s" is known; known: %s', given ->> 'consumer', coalesce(
             (SELECT string_agg(format('"%s"', c.name), ', ' ORDER BY c.name) FROM inbox.inbox_consumers c
-             WHERE c.listed_at > clock_timestamp() - c.memory), 'none')));
+             WHERE c.listed_at > clock_timestamp() - c.memory OR c.name = ''), 'none')));
     END IF;
     RETURN jsonb_build_object('until_seq', (SELECT max(m.seq) FROM inbox.inbox_messages m)) || given
            || CASE WHEN given ? 'since' THEN jsonb_build_object('since', (given ->> 'since')::timestamptz) ELSE '{}' END;
@@ -167,6 +170,8 @@ DECLARE
     dropped bigint[];
     looked bigint;
 BEGIN
+    PERFORM FROM inbox.inbox_consumers c WHERE c.name = receiver FOR KEY SHARE; -- a rename comes before these rows, or moves them
+    PERFORM inbox.check_backfill(given);
     WITH page AS MATERIALIZED (
         SELECT m.seq, m.consumer, m.topic, m.event_type, m.received_at, m.event_id, m.source,
                m.payload IS NOT NULL OR m.payload_digest IS NULL AS whole

@@ -7,6 +7,14 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     VALUES (audit.action, audit.filter, audit.reason, audit.affected)
 $$;
 
+-- The sources and consumers with which the inbox has an event id; NULL = none.
+CREATE OR REPLACE FUNCTION inbox.where_else(event_id text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(format('source %L, consumer %L', m.source, m.consumer), '; ')
+    FROM (SELECT o.source, o.consumer FROM inbox.inbox_messages o
+          WHERE o.event_id = where_else.event_id ORDER BY o.source, o.consumer LIMIT 5) m
+$$;
+
 -- Records what an operator did to one message, for a consumer or for all (NULL). False: nothing was changed, and a notice says
 -- why. changes: which messages the caller changes. details: more for the audit.
 CREATE OR REPLACE FUNCTION inbox.audit_message(action text, source text, event_id text, consumer text, reason text, affected bigint,
@@ -30,9 +38,7 @@ BEGIN
             USING HINT = format('%s changes only a message that %s and that no other transaction has locked.', action, changes);
         RETURN false;
     END IF;
-    SELECT string_agg(format('source %L, consumer %L', m.source, m.consumer), '; ') INTO others
-    FROM (SELECT o.source, o.consumer FROM inbox.inbox_messages o
-          WHERE o.event_id = audit_message.event_id ORDER BY o.source, o.consumer LIMIT 5) m;
+    others := inbox.where_else(event_id);
     RAISE NOTICE '%', 'there is no ' || message
         USING HINT = coalesce('The inbox has this event id with ' || others || '.', 'No message in the inbox has this event id.');
     RETURN false;

@@ -152,6 +152,7 @@ BEGIN
         PERFORM inbox.refuse('replay_reject', format('the reject %s is not the whole record of %s/%s/%s: read the record again with '
             '`inboxd seek`', reject_seq, reject.topic, reject.kafka_partition, reject.kafka_offset));
     END IF;
+    PERFORM FROM inbox.inbox_consumers c ORDER BY c.name FOR KEY SHARE; -- a rename moves this row, or comes before it
     consumers := ARRAY(SELECT inbox.consumers_of(reject.topic, replay_reject.event_type));
     IF consumers = '{}' THEN
         RETURN 'unwanted';
@@ -171,6 +172,10 @@ BEGIN
     WHERE NOT EXISTS (SELECT FROM inbox.inbox_messages m
                       WHERE m.event_id = replay_reject.event_id AND m.source = replay_reject.source
                         AND m.payload_digest IS DISTINCT FROM digest)
+      AND NOT EXISTS (SELECT FROM inbox.inbox_renames n
+                      JOIN inbox.inbox_messages o ON o.event_id = replay_reject.event_id AND o.source = replay_reject.source
+                                                 AND o.consumer = n.old_name
+                      WHERE n.new_name = c.name AND n.moved_at IS NULL)
     ON CONFLICT ON CONSTRAINT inbox_messages_pkey DO NOTHING;
     IF FOUND THEN
         PERFORM pg_notify('inboxd_replay', '');

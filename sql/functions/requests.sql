@@ -417,11 +417,27 @@ BEGIN
     RETURN true;
 END $$;
 
--- The result of a message: what its handler stored. No status: the table does not have the message.
+-- The result of a message: what its handler stored. No status: the table does not have the message. If it has the event with another
+-- source or for another consumer, a notice names them: the source is not the topic if the event comes from an outbox.
 CREATE OR REPLACE FUNCTION inbox.result(source text, event_id text, consumer text DEFAULT '', OUT status text,
     OUT result jsonb, OUT processed_at timestamptz, OUT error text, OUT error_code text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    others text;
 BEGIN
     SELECT m.status, m.result, m.processed_at, m.error, m.error_code INTO status, result, processed_at, error, error_code
     FROM inbox.messages m WHERE m.source = $1 AND m.event_id = $2 AND m.consumer = $3;
+    IF NOT FOUND THEN
+        SELECT m.status, m.result, m.processed_at, m.error, m.error_code INTO status, result, processed_at, error, error_code
+        FROM inbox.messages m
+        WHERE m.source = $1 AND m.event_id = $2 AND inbox.present_name(m.consumer) = inbox.present_name($3);
+    END IF;
+    IF NOT FOUND THEN
+        others := inbox.where_else(event_id);
+    END IF;
+    IF others IS NOT NULL THEN
+        RAISE NOTICE '%', format('inbox' || '.result: there is no event %L of source %L for %s', event_id, source,
+            CASE consumer WHEN '' THEN 'the consumer without a name' ELSE format('consumer %L', consumer) END)
+            USING HINT = format('The inbox has this event id with %s.', others);
+    END IF;
 END $$;

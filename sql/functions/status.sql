@@ -114,8 +114,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
         'consumers', (SELECT CASE WHEN coalesce(bool_and(c.name = '' AND c.status = 'listed'), true) THEN '[]'
                                   ELSE jsonb_agg(jsonb_build_object(
                                       'name', c.name, 'status', c.status, 'waiting', c.waiting, 'ordering', c.ordering,
-                                      'known_until', c.known_until) ORDER BY c.name) END
-                      FROM inbox.consumers c WHERE c.status <> 'lapsed' OR c.waiting > 0),
+                                      'known_until', c.known_until, 'handlers', c.handlers,
+                                      'moving', c.moving) ORDER BY c.name) END
+                      FROM inbox.consumers c WHERE c.status <> 'lapsed' OR c.waiting > 0 OR c.handlers <> '{}'),
         'pauses', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.kind, p.name), '[]') FROM inbox.inbox_pauses p),
         'partitions', (SELECT coalesce(jsonb_agg(jsonb_build_object(
                            'topic', p.topic, 'kafka_partition', p.kafka_partition,

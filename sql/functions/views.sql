@@ -30,27 +30,6 @@ FROM inbox.inbox_messages m
 WHERE m.dead_at IS NOT NULL
 GROUP BY 1, 2, 3, 8;
 
--- One row per consumer that is known, or that has waiting messages. Listed: a sidecar that runs lists it. Unlisted: no sidecar
--- has listed it for a minute; messages are stored for it until known_until. Lapsed: no messages are stored for it any more,
--- and those that wait, wait for nobody. waiting: at most 10,000 of each partition are counted.
-CREATE OR REPLACE VIEW inbox.consumers AS
-SELECT coalesce(c.name, w.consumer) AS name,
-       CASE WHEN c.listed_at > clock_timestamp() - least(c.memory, '1 minute') THEN 'listed'
-            WHEN c.listed_at > clock_timestamp() - c.memory THEN 'unlisted'
-            ELSE 'lapsed' END AS status,
-       coalesce(w.waiting, 0) AS waiting,
-       c.ordering, c.topics, c.types, c.known_since, c.listed_at, c.listed_at + c.memory AS known_until
-FROM inbox.inbox_consumers c
-FULL JOIN (
-    SELECT s.consumer, sum(n.waiting)::bigint AS waiting
-    FROM inbox.waiting_streams() s
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS waiting
-        FROM (SELECT FROM inbox.inbox_messages m
-              WHERE m.topic = s.topic AND m.kafka_partition = s.kafka_partition AND m.consumer = s.consumer
-                AND m.available_at > '-infinity' LIMIT 10000) l) n
-    GROUP BY s.consumer) w ON w.consumer = c.name;
-
 -- One row per handler. Connected: a sidecar that has not ended lists it in its heartbeat. Away: its messages wait for
 -- it until known_until. Lapsed: it is no longer known, and only this row is left.
 CREATE OR REPLACE VIEW inbox.handlers AS
@@ -70,6 +49,36 @@ CROSS JOIN LATERAL (
     WHERE i.fenced_at IS NULL AND i.stopped_at IS NULL
       AND i.handlers @> CASE h.consumer WHEN '' THEN to_jsonb(h.name)
           ELSE jsonb_build_array(jsonb_build_object('name', h.name, 'consumer', h.consumer)) END) c;
+
+-- One row per consumer that is known, or that has waiting messages or a connected handler. Listed: a sidecar that runs lists it.
+-- Unlisted: no sidecar has listed it for a minute; messages are stored for it until known_until. The one without a name, and one that
+-- was renamed and not listed since, have no such time. Lapsed: no messages are stored for it any more, and those that wait, wait for
+-- nobody. waiting: at most 10,000 of each partition are counted. handlers: those that are connected. earlier_names: those that
+-- still mean it. moving: rows of it still have an earlier name.
+CREATE OR REPLACE VIEW inbox.consumers AS
+SELECT coalesce(c.name, w.consumer, h.consumer) AS name,
+       CASE WHEN c.listed_at > clock_timestamp() - least(c.memory, '1 minute') AND c.listed_at < 'infinity' THEN 'listed'
+            WHEN c.listed_at > clock_timestamp() - c.memory OR c.name = '' THEN 'unlisted'
+            ELSE 'lapsed' END AS status,
+       coalesce(w.waiting, 0) AS waiting,
+       c.ordering, c.topics, c.types, c.known_since, nullif(c.listed_at, 'infinity') AS listed_at,
+       CASE WHEN c.name <> '' AND c.listed_at < 'infinity' THEN c.listed_at + c.memory END AS known_until,
+       coalesce(h.handlers, '{}') AS handlers,
+       ARRAY(SELECT r.old_name FROM inbox.inbox_renames r WHERE r.new_name = c.name ORDER BY r.old_name) AS earlier_names,
+       EXISTS (SELECT FROM inbox.inbox_renames r WHERE r.new_name = c.name AND r.moved_at IS NULL) AS moving
+FROM inbox.inbox_consumers c
+FULL JOIN (
+    SELECT s.consumer, sum(n.waiting)::bigint AS waiting
+    FROM inbox.waiting_streams() s
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS waiting
+        FROM (SELECT FROM inbox.inbox_messages m
+              WHERE m.topic = s.topic AND m.kafka_partition = s.kafka_partition AND m.consumer = s.consumer
+                AND m.available_at > '-infinity' LIMIT 10000) l) n
+    GROUP BY s.consumer) w ON w.consumer = c.name
+FULL JOIN (
+    SELECT k.consumer, array_agg(k.name ORDER BY k.name) AS handlers
+    FROM inbox.handlers k WHERE k.status = 'connected' GROUP BY k.consumer) h ON h.consumer = coalesce(c.name, w.consumer);
 
 -- Events of the outbox with their status. Published events are here only with retention.outbox.
 CREATE OR REPLACE VIEW inbox.events AS

@@ -143,7 +143,7 @@ int daemon_run(const struct daemon_options *options, struct err *err)
 	if (r == 0) {
 		do
 			r = instance_run(&daemon, err);
-		while (r == INSTANCE_FENCED);
+		while (r > 0);
 	}
 	log_repeats(true);
 	if (r == 0)

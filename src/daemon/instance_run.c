@@ -9,6 +9,8 @@
  */
 #include "daemon/instance_run.h"
 
+#include <string.h>
+
 #include "base/faultpoint.h"
 #include "base/log.h"
 #include "base/time/clock.h"
@@ -33,6 +35,7 @@
 
 struct instance_run {
 	struct instance instance;
+	struct consumers names; /* the renames, and the known consumers, at the registration */
 	struct admission *admission;
 	struct commit_handover commit_handover;
 	struct queue *handovers;
@@ -65,16 +68,41 @@ static void handlers(struct buf *out, void *arg)
 
 /* --- Start ------------------------------------------------------------------------------------- */
 
-/* The consumers that the configuration lists. Ingest adds those that only other instances list. */
-static int add_consumers(struct admission *admission, const struct config *config, struct err *err)
+/* False with a text if the configuration lists a consumer under two names. */
+static bool is_listed_once(
+	const struct config *config, const char *name, const char *present, struct err *err)
 {
-	int r = 0;
+	if (strcmp(name, present) == 0 || config_consumer_rules(config, present) == NULL)
+		return true;
+	(void)err_set(err, FAULT_CONFIG,
+		"consumers.%s: this consumer was renamed to \"%s\", which is listed, too; remove "
+		"it, or, "
+		"if it is to be a consumer of its own, first run `inboxd consumers forget %s`",
+		name, present, name);
+	return false;
+}
 
-	if (config->consumer_count == 0)
-		r = admission_consumer(admission, "", config->inbox.ordering, err);
-	for (size_t i = 0; r >= 0 && i < config->consumer_count; i++)
+/* The consumers that the configuration lists, and those that the table knew at the registration, so that a handler gets its
+ * consumer from the first moment on. Ingest adds later ones. */
+static int add_consumers(struct admission *admission, const struct config *config,
+	const struct consumers *names, struct err *err)
+{
+	int r = admission_keep_known(admission, names, err);
+
+	if (r == 0 && config->consumer_count == 0)
 		r = admission_consumer(
-			admission, config->consumers[i].name, config->consumers[i].ordering, err);
+			admission, consumers_present_name(names, ""), config->inbox.ordering, err);
+	for (size_t i = 0; r >= 0 && i < config->consumer_count; i++) {
+		const struct consumer_rules *rules = &config->consumers[i];
+		const char *present = consumers_present_name(names, rules->name);
+
+		if (!is_listed_once(config, rules->name, present, err))
+			return FAULT_CONFIG;
+		r = admission_consumer(admission, present, rules->ordering, err);
+	}
+	for (size_t i = 0; r >= 0 && i < names->count; i++)
+		r = admission_consumer(
+			admission, names->items[i].name, names->items[i].ordering, err);
 	return r < 0 ? r : 0;
 }
 
@@ -90,7 +118,7 @@ static int make_shared(struct daemon *daemon, struct instance_run *run, struct e
 	if (r == 0)
 		r = admission_new(&run->admission, &limits, err);
 	if (r == 0)
-		r = add_consumers(run->admission, daemon->config, err);
+		r = add_consumers(run->admission, daemon->config, &run->names, err);
 	if (r == 0)
 		r = queue_new(&run->handovers, HANDOVERS, err);
 	return r;
@@ -100,6 +128,7 @@ static int make_dispatch(struct daemon *daemon, struct instance_run *run, struct
 {
 	struct dispatch_options options = {
 		.config = daemon->config,
+		.names = &run->names,
 		.admission = run->admission,
 		.commit_handover = &run->commit_handover,
 		.in = run->handovers,
@@ -191,6 +220,7 @@ static int make_ingest(struct daemon *daemon, struct instance_run *run, struct e
 {
 	struct ingest_options options = {
 		.config = daemon->config,
+		.names = &run->names,
 		.admission = run->admission,
 		.commit_handover = &run->commit_handover,
 		.out = run->handovers,
@@ -273,6 +303,7 @@ static void end(struct instance_run *run)
 		handover_free(item);
 	queue_free(run->handovers);
 	admission_free(run->admission);
+	consumers_fini(&run->names);
 	wake_fini(&run->wake);
 }
 
@@ -286,7 +317,6 @@ static int stop_in_order(struct daemon *daemon, struct instance_run *run)
 	int64_t deadline = clock_now_ms() + timeout;
 	int hung;
 
-	notify_stopping();
 	FAULT_POINT("stop_begun");
 	janitor_begin_stop(run->janitor);
 	peers_begin_stop(run->peers);
@@ -400,7 +430,7 @@ static void reload(struct daemon *daemon, struct instance_run *run)
 	strings_fini(&restart);
 }
 
-/* Waits for a reason to end: 0 = stop requested, INSTANCE_FENCED, or a fault. */
+/* Waits for a reason to end: 0 = stop requested, INSTANCE_FENCED, INSTANCE_RENAMED, or a fault. */
 static int watch(struct daemon *daemon, struct instance_run *run, struct err *err)
 {
 	for (;;) {
@@ -412,6 +442,8 @@ static int watch(struct daemon *daemon, struct instance_run *run, struct err *er
 			return 0;
 		if (atomic_exchange(&daemon->supervision.fenced, false))
 			return INSTANCE_FENCED;
+		if (atomic_exchange(&daemon->supervision.renamed, false))
+			return INSTANCE_RENAMED;
 		if (atomic_exchange(&daemon->reload, false))
 			reload(daemon, run);
 	}
@@ -428,10 +460,23 @@ static void announce(struct daemon *daemon, const struct instance_run *run)
 	notify_ready();
 }
 
-/* A fenced instance exits with a failure code, so that the service manager starts it again. */
+/* A process that cannot begin its next instance run exits with a failure code, so that the service manager starts it again. */
 static int code_of(int r)
 {
-	return r == INSTANCE_FENCED ? -FAULT_INTERNAL : err_exit_code(r);
+	return r > 0 ? -FAULT_INTERNAL : err_exit_code(r);
+}
+
+static int stop(struct daemon *daemon, struct instance_run *run, int r)
+{
+	if (r == INSTANCE_FENCED)
+		return stop_at_once(run);
+	if (r == INSTANCE_RENAMED)
+		log_warn("consumer_renamed", LOG_STR("why", "an operator has renamed a consumer"),
+			LOG_STR("next", "this instance stops in order, and begins again with the "
+					"new name"));
+	else
+		notify_stopping();
+	return stop_in_order(daemon, run);
 }
 
 int instance_run(struct daemon *daemon, struct err *err)
@@ -442,10 +487,13 @@ int instance_run(struct daemon *daemon, struct err *err)
 	int r;
 
 	signals_lift_limit(daemon); /* of the previous instance */
-	r = registration_run(daemon, &run.instance, err);
-	if (r != 0)
+	r = registration_run(daemon, &run.instance, &run.names, err);
+	if (r != 0) {
+		consumers_fini(&run.names);
 		return r == REGISTRATION_STOPPED ? 0 : r;
+	}
 	atomic_store(&daemon->supervision.fenced, false); /* set by the previous instance */
+	atomic_store(&daemon->supervision.renamed, false);
 	/* the registration was the first heartbeat */
 	atomic_store(&daemon->health.heartbeat_ms, run.instance.sent_ms);
 	r = make(daemon, &run, err);
@@ -460,7 +508,7 @@ int instance_run(struct daemon *daemon, struct err *err)
 		announce(daemon, &run);
 		r = watch(daemon, &run, err);
 		signals_limit_end(daemon, r == INSTANCE_FENCED, code_of(r));
-		hung = r == INSTANCE_FENCED ? stop_at_once(&run) : stop_in_order(daemon, &run);
+		hung = stop(daemon, &run, r);
 	}
 	daemon->earlier = run.instance.id;
 	status_page_show(daemon, NULL);

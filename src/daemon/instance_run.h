@@ -7,10 +7,11 @@
 
 #include "daemon/state.h"
 
-enum { INSTANCE_FENCED = 1 };
+enum { INSTANCE_FENCED = 1, INSTANCE_RENAMED = 2 };
 /*
  * Runs one instance. 0 = stop requested. INSTANCE_FENCED: the lease is lost and nothing was
- * settled; call it again for a new instance (rule R2). Otherwise the fault that ended the run. If a
+ * settled; call it again for a new instance (rule R2). INSTANCE_RENAMED: a consumer has another name, and the run ended in
+ * order; call it again. Otherwise the fault that ended the run. If a
  * library call hangs at the end, the function ends the process instead of returning. Main thread;
  * blocks.
  */

@@ -12,6 +12,7 @@
 #include "base/time/backoff.h"
 #include "base/time/clock.h"
 #include "daemon/migration.h"
+#include "store/batches/known_consumers.h"
 #include "store/connection_options.h"
 #include "store/schema/sequences.h"
 
@@ -99,8 +100,8 @@ static int check_sequences(struct db *db, struct err *err)
 }
 
 /* `final`: no retry can cure the fault. */
-static int register_once(
-	struct daemon *daemon, struct instance *instance, bool *final, struct err *err)
+static int register_once(struct daemon *daemon, struct instance *instance, struct consumers *names,
+	bool *final, struct err *err)
 {
 	struct db_options options;
 	struct db *db = NULL;
@@ -118,20 +119,24 @@ static int register_once(
 	if (r == 0)
 		r = instance_register(
 			db, daemon->config->inbox.instance, daemon->lock.host_id, instance, err);
+	consumers_fini(names);
+	if (r == 0)
+		r = known_consumers_read(db, names, err);
 	FAULT_POINT("after_register");
 	db_free(db);
 	*final = *final || (r < 0 && is_final(err));
 	return r;
 }
 
-int registration_run(struct daemon *daemon, struct instance *out, struct err *err)
+int registration_run(
+	struct daemon *daemon, struct instance *out, struct consumers *names, struct err *err)
 {
 	struct outage_log outage = { .failures = 0 };
 	struct outage_log ended;
 	bool final = false;
 	int r;
 
-	while ((r = register_once(daemon, out, &final, err)) < 0) {
+	while ((r = register_once(daemon, out, names, &final, err)) < 0) {
 		int64_t delay = backoff_delay_ms(
 			RECONNECT_MS, RECONNECT_MAX, (int)outage.failures, random_u64());
 

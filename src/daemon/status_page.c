@@ -50,12 +50,13 @@ void status_page_add(struct buf *json, void *arg)
 		atomic_load(&health->sends_only) ? "true" : "false");
 	buf_addf(json,
 		",\"claimed\":%.0f,\"waiting\":%.0f,\"dead\":%.0f,\"unrouted\":%.0f,"
-		"\"waiting_for_nobody\":%lld,\"handlers\":",
+		"\"waiting_for_nobody\":%lld,\"handlers_lapsed\":%lld,\"handlers\":",
 		metric_value(metrics_get(daemon->metrics, METER_CLAIMED, NULL, NULL)),
 		metrics_sum(daemon->metrics, METER_WAITING),
 		metric_value(metrics_get(daemon->metrics, METER_DEAD, NULL, NULL)),
 		metrics_sum(daemon->metrics, METER_UNROUTED),
-		(long long)atomic_load(&health->for_nobody));
+		(long long)atomic_load(&health->for_nobody),
+		(long long)atomic_load(&health->lapsed));
 	add_handlers(daemon, json, dispatch_handlers);
 	buf_add_str(json, ",\"handlers_away\":");
 	add_handlers(daemon, json, dispatch_handlers_away);

@@ -29,6 +29,8 @@ struct trace;
 /* Pointers are kept; what they point to must live longer than the dispatch. */
 struct dispatch_options {
 	const struct config *config;
+	const struct consumers
+		*names; /* the renames at the start of the instance run; NULL: none */
 	struct admission *admission;
 	const struct commit_handover *commit_handover;
 	struct queue *in;    /* struct handover * */

@@ -216,24 +216,35 @@ void health_show(const struct health_view *view, struct metrics *metrics)
 	}
 }
 
+/* What needs a person although the sidecar is ready. */
+static void add_notes(const struct health *health, struct buf *json)
+{
+	const struct {
+		const char *words;
+		long long count;
+	} notes[] = {
+		{ "messages that wait for a consumer that no sidecar lists any more",
+			health->for_nobody },
+		{ "connected handlers whose consumer no sidecar lists any more", health->lapsed },
+		{ "topics, consumers and handlers that are paused", health->paused },
+	};
+	const char *before = ",\"notes\":[";
+
+	for (size_t i = 0; i < COUNT(notes); i++) {
+		if (notes[i].count == 0)
+			continue;
+		buf_addf(json, "%s\"%s: %lld\"", before, notes[i].words, notes[i].count);
+		before = ",";
+	}
+	if (strcmp(before, ",") == 0)
+		buf_add_char(json, ']');
+}
+
 bool health_ready(const struct health_view *view, struct buf *json)
 {
 	bool good = check(view, "ready", ready_checks, COUNT(ready_checks), json);
-	long long for_nobody = view->health->for_nobody;
-	long long paused = view->health->paused;
 
-	if (for_nobody > 0 || paused > 0)
-		buf_add_str(json, ",\"notes\":[");
-	if (for_nobody > 0)
-		buf_addf(json,
-			"\"messages that wait for a consumer that no sidecar lists any "
-			"more: %lld\"",
-			for_nobody);
-	if (paused > 0)
-		buf_addf(json, "%s\"topics, consumers and handlers that are paused: %lld\"",
-			for_nobody > 0 ? "," : "", paused);
-	if (for_nobody > 0 || paused > 0)
-		buf_add_char(json, ']');
+	add_notes(view->health, json);
 	buf_add_str(json, "}\n");
 	return good;
 }

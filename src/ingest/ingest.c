@@ -148,7 +148,7 @@ int ingest_new(struct ingest **out, const struct ingest_options *options, struct
 	if (r == 0)
 		r = collector_init(&ingest->collector, options->config, err);
 	if (r == 0)
-		r = audience_init(&ingest->audiences, options->config, err);
+		r = audience_init(&ingest->audiences, options->config, options->names, err);
 	if (r == 0)
 		r = open_store(ingest, err);
 	if (r == 0)

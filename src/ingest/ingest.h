@@ -24,6 +24,8 @@ struct trace;
 /* Keeps everything; it must outlive the ingest. */
 struct ingest_options {
 	const struct config *config;
+	/* the renames at the start of the instance run; another one ends the run */
+	const struct consumers *names;
 	struct admission *admission;
 	/* marks messages that are committed and not yet in the queue */
 	struct commit_handover *commit_handover;

@@ -114,6 +114,8 @@ struct audiences {
 	struct consumers
 		known; /* those that messages are stored for; none until the table was read */
 	bool defined;  /* the own definitions are in the table */
+	/* an epoch was raised: the names must be compared before the next batch */
+	bool doubtful;
 	int64_t at_ms; /* when the table is read again */
 };
 

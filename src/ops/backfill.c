@@ -15,10 +15,8 @@
 #include "ops/op.h"
 
 /* Messages in one transaction. With larger pages a COMMIT of the load has more WAL of the backfill to flush. */
-#define PAGE          1000
-#define PAGE_PAUSE    3 /* the pause after a page: the time of the page, divided by this */
-#define PAUSE_MOST_US 500000
-#define CHECK_EVERY   50000 /* minimum number of copies between two counts of the waiting messages */
+#define PAGE        1000
+#define CHECK_EVERY 50000 /* minimum number of copies between two counts of the waiting messages */
 
 struct backfill {
 	struct op op; /* with the details of this command */
@@ -183,14 +181,6 @@ static int wait_for_room(struct backfill *backfill, struct err *err)
 	return r;
 }
 
-static void pause_after_page(int64_t page_us)
-{
-	int64_t us = page_us / PAGE_PAUSE < PAUSE_MOST_US ? page_us / PAGE_PAUSE : PAUSE_MOST_US;
-	const struct timespec pause = { .tv_nsec = us * 1000 };
-
-	(void)nanosleep(&pause, NULL);
-}
-
 static int copy_all(struct backfill *backfill, struct err *err)
 {
 	int r = wait_for_room(backfill, err);
@@ -204,7 +194,7 @@ static int copy_all(struct backfill *backfill, struct err *err)
 		if (r == 0 && backfill->room <= 0)
 			r = wait_for_room(backfill, err);
 		else if (r == 0 && !backfill->over && backfill->affected < backfill->wanted)
-			pause_after_page(clock_now_us() - began_us);
+			op_pause_after(clock_now_us() - began_us);
 	}
 	op_progress(0, 0);
 	return r;

@@ -15,11 +15,14 @@
 #include "ingest/ingest.h"
 #include "json/text.h"
 #include "ops/commands.h"
+#include "queries.h"
 #include "store/claims/sql_calls.h"
 #include "store/connection_options.h"
 #include "store/schema/binding.h"
 #include "store/schema/migrate.h"
 #include "store/schema/privileges.h"
+
+#define UNLISTED_MOST 5 /* consumers that one line names */
 
 enum check_outcome { CHECK_OK, CHECK_FAILED, CHECK_SKIPPED };
 
@@ -254,6 +257,65 @@ static int check_privileges(const struct config *config, struct buf *found, stru
 	return privileges_warn(db, found, err);
 }
 
+/* "consumer \"\" (waiting: 12; handlers: billing)". */
+static void add_unlisted(struct buf *out, const struct rows *rows, int row)
+{
+	buf_addf(out, "%sconsumer \"%s\" (waiting: %lld", row == 0 ? "" : ", ",
+		rows_text(rows, row, 0), (long long)rows_int(rows, row, 1));
+	if (!rows_is_null(rows, row, 2))
+		buf_addf(out, "; handlers: %s", rows_text(rows, row, 2));
+	buf_add_char(out, ')');
+}
+
+static int report_unlisted(const struct config *config, const struct rows *rows, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf words = BUF_INIT;
+	bool unnamed = rows_text(rows, 0, 0)[0] == '\0';
+
+	for (int i = 0; i < rows_count(rows) && i < UNLISTED_MOST; i++)
+		add_unlisted(&words, rows, i);
+	if (!buf_ok(&words))
+		return err_memory(err);
+	(void)err_set(err, FAULT_CHECK, "the schema has what the configuration does not list: %s%s",
+		buf_str(&words), rows_count(rows) > UNLISTED_MOST ? " and others" : "");
+	if (unnamed && config->consumer_count > 0)
+		(void)err_advise(err, "it had no section consumers before, and its consumer "
+				      "without a name goes on: list a "
+				      "name for it, and give it that name with `inboxd consumers "
+				      "rename '' NAME`; to end "
+				      "it, run `inboxd consumers forget ''`");
+	else
+		(void)err_advise(err, "list it under consumers; or, if it has another name now, "
+				      "run `inboxd consumers "
+				      "rename NAME NEW_NAME`; to end it, run `inboxd consumers "
+				      "forget NAME` and `inboxd "
+				      "discard --consumer NAME`");
+	return FAULT_CHECK;
+}
+
+/* A consumer that nobody lists lapses. So a configuration that leaves one out ends the work of its handlers. */
+static int check_consumers(const struct config *config, struct buf *found, struct err *err)
+{
+	CLEANUP(db_freep) struct db *db = NULL;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int names = params_array(&params, ARRAY_TEXT);
+	int r = open_db(config, &db, err);
+
+	if (config->consumer_count == 0)
+		array_text(&params, names, "");
+	for (size_t i = 0; i < config->consumer_count; i++)
+		array_text(&params, names, config->consumers[i].name);
+	if (r == 0)
+		r = db_run(db, QUERY_CHECK_CONSUMERS, &params, &rows, err);
+	if (r == 0 && rows_count(rows) > 0)
+		return report_unlisted(config, rows, err);
+	if (r == 0)
+		buf_add_str(
+			found, "the schema has no consumer that the configuration does not list");
+	return r;
+}
+
 /* Whether the functions of all SQL handlers exist, and the sidecar may call them. */
 static int check_handlers(const struct config *config, struct buf *found, struct err *err)
 {
@@ -310,7 +372,18 @@ static int check_binding(const struct config *config, struct buf *found, struct 
 }
 
 /* In the order in which they run and are printed. */
-enum check_id { KAFKA, POSTGRES, SCHEMA, PRIVILEGES, BINDING, HANDLERS, SOCKET, HTTP, CHECKS };
+enum check_id {
+	KAFKA,
+	POSTGRES,
+	SCHEMA,
+	PRIVILEGES,
+	BINDING,
+	CONSUMERS,
+	HANDLERS,
+	SOCKET,
+	HTTP,
+	CHECKS
+};
 
 #define NEEDS(id) (1u << (id))
 
@@ -330,6 +403,8 @@ static const struct {
 	[PRIVILEGES] = { "privileges", check_privileges, NEEDS(POSTGRES) | NEEDS(SCHEMA),
 		"grant this user the role inboxd_sidecar" },
 	[BINDING] = { "binding", check_binding, NEEDS(KAFKA) | NEEDS(SCHEMA),
+		"grant this user the role inboxd_sidecar" },
+	[CONSUMERS] = { "consumers", check_consumers, NEEDS(POSTGRES) | NEEDS(SCHEMA),
 		"grant this user the role inboxd_sidecar" },
 	[HANDLERS] = { "handlers", check_handlers, NEEDS(POSTGRES) | NEEDS(SCHEMA),
 		"run `inboxd migrate --roles` as the owner of the schema" },
@@ -390,6 +465,8 @@ static int try_all(const struct config *config, struct check_print *print)
 			buf_addf(&result.found, "not tried: it needs %s",
 				checks[missing(i, failed)].name);
 		}
+		if (i == CONSUMERS && config->consumer_count == 0 && r == 0)
+			continue; /* a service without consumers sees nothing of them */
 		failed |= result.outcome == CHECK_OK ? 0 : NEEDS(i);
 		worst = worse(worst, r);
 		print_result(print, &result);

@@ -6,10 +6,13 @@
 
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 /* --- The connection ---------------------------------------------------------------------------- */
 
 /* An operator waits for the answer, which may be large. */
+#define PAGE_PAUSE           3
+#define PAUSE_MOST_US        500000
 #define STATEMENT_TIMEOUT_MS 600000
 #define LOCK_TIMEOUT_MS      10000
 #define IDLE_TIMEOUT_MS      60000
@@ -258,4 +261,12 @@ int op_run(
 		r = function(&op, err);
 	db_free(op.db);
 	return op_explain(r, cli->command, config, err);
+}
+
+void op_pause_after(int64_t page_us)
+{
+	int64_t us = page_us / PAGE_PAUSE < PAUSE_MOST_US ? page_us / PAGE_PAUSE : PAUSE_MOST_US;
+	const struct timespec pause = { .tv_nsec = us * 1000 };
+
+	(void)nanosleep(&pause, NULL);
 }

@@ -58,6 +58,9 @@ void op_interrupt_end(void);
 /* Ends the program with the recorded signal. */
 void op_interrupt_obey(void);
 
+/* Sleeps for a third of the time that a page took, so that the load goes on beside many pages. */
+void op_pause_after(int64_t page_us);
+
 /* --- filter.c --- */
 
 /* Appends the filter of the options in the JSON format of inbox.look_page(). `status` applies when

@@ -24,6 +24,7 @@ struct health {
 	atomic_bool broker_ok;      /* at least one broker can be reached */
 	atomic_bool stopping;       /* a stop was requested: nothing new is delivered */
 	_Atomic int64_t for_nobody; /* messages that wait for consumers that are not known */
+	_Atomic int64_t lapsed;     /* connected handlers of consumers that are not known */
 	_Atomic int64_t stalled;    /* partitions that stand still although the log has records */
 	_Atomic int64_t paused;     /* topics, consumers and handlers that are paused */
 };

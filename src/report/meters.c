@@ -61,6 +61,9 @@ const struct metric_family meters[METER_COUNT] = {
 		"Messages delivered to the handler and not settled yet.", "handler", "consumer"),
 	[METER_HANDLERS_CONNECTED] = GAUGE(
 		"inboxd_handlers_connected", "Connections of the handler.", "handler", "consumer"),
+	[METER_HANDLERS_LAPSED] = GAUGE("inboxd_handlers_lapsed",
+		"Connections of a handler whose consumer no sidecar lists any more.", "handler",
+		"consumer"),
 	[METER_UNKNOWN_ANSWERS] = COUNTER("inboxd_unknown_answers_total",
 		"Answers and extensions for deliveries that are not open."),
 	[METER_PROTOCOL_ERRORS] = COUNTER(

@@ -19,6 +19,7 @@ enum meter {
 	METER_DELIVERIES,         /* {handler,outcome,consumer} */
 	METER_IN_FLIGHT,          /* {handler,consumer} */
 	METER_HANDLERS_CONNECTED, /* {handler,consumer} */
+	METER_HANDLERS_LAPSED,    /* {handler,consumer} */
 	METER_UNKNOWN_ANSWERS,    /* answers, extends for deliveries that are not open */
 	METER_PROTOCOL_ERRORS,    /* invalid lines */
 	METER_ORDER_VIOLATIONS,   /* messages that ordered batches finished out of order */

@@ -25,6 +25,12 @@ void supervision_report_fenced(struct supervision *supervision)
 	wake_poke(&supervision->wake);
 }
 
+void supervision_report_renamed(struct supervision *supervision)
+{
+	atomic_store(&supervision->renamed, true);
+	wake_poke(&supervision->wake);
+}
+
 void supervision_report_fault(struct supervision *supervision, const struct err *fault)
 {
 	(void)pthread_mutex_lock(&supervision->lock);

@@ -159,6 +159,8 @@ def test_status_has_consumers_as_soon_as_there_is_more_than_the_unnamed_one(db):
     know(db, "billing")
     assert consumers() == {"": ("listed", 1), "billing": ("listed", 0)}
     db.execute("UPDATE inbox.inbox_consumers SET listed_at = '2020-01-01' WHERE name = ''")
+    assert consumers() == {"": ("unlisted", 1), "billing": ("listed", 0)}, "it goes on until it is renamed or forgotten"
+    value(db, "SELECT inbox.forget_consumer('')")
     assert consumers() == {"": ("lapsed", 1), "billing": ("listed", 0)}
     db.execute("DELETE FROM inbox.inbox_messages")
     assert consumers() == {"billing": ("listed", 0)}, "nothing waits for the one that lapsed"
@@ -215,3 +217,135 @@ def test_verify_accepts_the_row_of_any_consumer_and_what_none_wants(db, statemen
     found = statements.run("op_verify", "orders", 0, [1, 2, 3, 4], ["s"] * 3 + [None], ["a", "b", "c", None], [b"d"] * 4,
                            ["order", "order", "payment", None], [None] * 4)
     assert [row[0] for row in found] == ["stored", None, "unwanted", None]
+
+
+# --- rename ---------------------------------------------------------------------------------------------
+
+
+def rename(db, name, new_name, page=2):
+    """All of it, with small pages. How many messages were not done, and how many were."""
+    begun = value(db, "SELECT inbox.rename_consumer(%s, %s, 'why')", name, new_name)
+    done = 0
+    while True:
+        affected, more = db.execute("SELECT * FROM inbox.rename_page(%s, %s)", [name, page]).fetchone()
+        done += affected
+        if not more:
+            return begun, done
+
+
+def test_a_rename_takes_all_messages_with_their_states(db):
+    know(db, "")
+    waiting(db, "w", consumer="")
+    waiting(db, "p", consumer="", available_at="infinity")
+    dead(db, "d", consumer="")
+    for number in range(5):
+        processed(db, f"e{number}", consumer="")
+    db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = 1, delivery_count = 1 WHERE event_id = 'p'")
+    processed(db, "other", consumer="search")
+    before = states(db)
+    epochs = value(db, "SELECT sum(epoch) FROM inbox.inbox_offsets")
+    assert rename(db, "", "billing") == (2, 6)
+    assert states(db) == [(event, consumer or "billing", status) for event, consumer, status in before]
+    assert value(db, "SELECT claimed_by FROM inbox.inbox_messages WHERE event_id = 'p'") == 1, "its handler can still complete it"
+    assert value(db, "SELECT sum(epoch) FROM inbox.inbox_offsets") == epochs + 4, "no batch that knows only the earlier name is stored"
+    assert audit(db)[0]["filter"] == {"consumer": "", "new_name": "billing"}
+    assert db.execute("SELECT name, status, earlier_names, moving FROM inbox.consumers").fetchall() == [("billing", "unlisted", [""], False)]
+    assert value(db, "SELECT inbox.rename_consumer('', 'billing')") is None, "it has begun already, and is over"
+
+
+def test_an_event_is_a_repeat_while_its_row_has_the_earlier_name(db, statements):
+    know(db, "")
+    processed(db, "a", consumer="")
+    value(db, "SELECT inbox.rename_consumer('', 'billing')")
+
+    def insert(event_id, moving):
+        return [row[1] for row in statements.run(
+            "insert_messages", 1, ["s"], [event_id], [None], ["orders"], [0], [7], [None], [b"k"], ["[]"], [b"{}"], [b"d"], [1], [0],
+            ["billing"], False, moving)]
+
+    assert insert("a", True) == [] and insert("b", True) == ["b"]
+    assert statements.run("find_conflicts", ["a"], ["s"], ["billing"], [b"another"], [0]) == [(0, False)]
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match='"" is being renamed to "billing"'):
+        db.execute("SELECT inbox.backfill('billing')")
+    assert db.execute("SELECT * FROM inbox.rename_page('', 100)").fetchone() == (1, False)
+    assert insert("a", False) == []
+    assert states(db) == [("a", "billing", "processed"), ("b", "billing", "waiting")]
+
+
+def test_an_event_that_both_names_have_keeps_one_row(db):
+    """A service listed `billing` before it renamed the consumer without a name, whose handler went on meanwhile."""
+    know(db, "")
+    know(db, "billing")
+    for event_id, make in {"a": processed, "b": dead, "c": waiting}.items():
+        make(db, event_id, consumer="")
+        waiting(db, event_id, consumer="billing")
+    waiting(db, "d", consumer="")
+    processed(db, "d", consumer="billing")
+    waiting(db, "e", consumer="billing")
+    assert value(db, "SELECT inbox.rename_consumer('', 'billing')") == 3
+    assert states(db) == [("a", "billing", "processed"), ("b", "billing", "dead"), ("c", "billing", "waiting"),
+                          ("d", "billing", "processed"), ("e", "billing", "waiting")], "at once: none of them is delivered again"
+
+
+def test_a_rename_waits_for_no_handler_that_does_not_commit(db, connect):
+    know(db, "")
+    waiting(db, "a", consumer="")
+    processed(db, "b", consumer="")
+    db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, claimed_by = 1, delivery_count = 1 WHERE event_id = 'a'")
+    other = connect()
+    with other.transaction():
+        other.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'b' FOR UPDATE")
+        assert value(db, "SELECT inbox.rename_consumer('', 'billing')") == 1
+        assert db.execute("SELECT * FROM inbox.rename_page('', 100)").fetchone() == (0, True), "it is left for another walk"
+        assert db.execute("SELECT * FROM inbox.rename_page('', 100)").fetchone() == (0, True)
+    assert db.execute("SELECT * FROM inbox.rename_page('', 100)").fetchone() == (1, False)
+
+
+def test_a_rename_takes_handlers_and_pauses_and_can_be_taken_back(db):
+    know(db, "")
+    db.execute("INSERT INTO inbox.inbox_handlers (name, consumer, subscriptions, memory, known_since, connected_at, last_seen_at)"
+               " VALUES ('h', '', '[]', '1 h', now(), now(), now())")
+    value(db, "SELECT inbox.pause('consumer', '', 'why')")
+    processed(db, "a", consumer="")
+    rename(db, "", "billing")
+    assert (value(db, "SELECT consumer FROM inbox.inbox_handlers"), value(db, "SELECT name FROM inbox.inbox_pauses")) == ("billing", "billing")
+    rename(db, "billing", "invoices")
+    assert db.execute("SELECT old_name, new_name FROM inbox.inbox_renames ORDER BY 1").fetchall() == [("", "invoices"), ("billing", "invoices")]
+    assert value(db, "SELECT (inbox.result('s', 'a')).status") == "processed", "the earlier names still mean it"
+    rename(db, "invoices", "")
+    assert db.execute("SELECT old_name, new_name FROM inbox.inbox_renames ORDER BY 1").fetchall() == [("billing", ""), ("invoices", "")]
+    assert states(db) == [("a", "", "processed")]
+    assert value(db, "SELECT inbox.forget_consumer('billing')") is True, "an earlier name can be used again"
+
+
+@pytest.mark.parametrize("name, new_name, words", [
+    ("", "", "has this name already"), ("", "Big", "is no name of a consumer"), ("gone", "x", 'no consumer "gone"; there are: "", "other"'),
+    ("", "other", 'has a handler of its own, "h"'), (None, "x", "must be given"), ("", "was", 'earlier name of consumer "other"'),
+    ("was", "x", 'was renamed to "other"')])
+def test_a_rename_that_could_mix_messages_is_refused(db, name, new_name, words):
+    know(db, "")
+    know(db, "was")
+    rename(db, "was", "other")
+    db.execute("INSERT INTO inbox.inbox_handlers (name, consumer, subscriptions, memory, known_since, connected_at, last_seen_at)"
+               " VALUES ('h', 'other', '[]', '1 h', now(), now(), now())")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=words):
+        db.execute("SELECT inbox.rename_consumer(%s, %s)", [name, new_name])
+
+
+def test_the_consumer_without_a_name_goes_on_until_it_is_forgotten(db, statements):
+    know(db, "", listed_at="2020-01-01")
+    know(db, "search", listed_at="2020-01-01")
+    assert [row[0] for row in statements.run("known_consumers")] == [""]
+    assert db.execute("SELECT inbox.consumers_of('t', 'x')").fetchall() == [("",)]
+    assert db.execute("SELECT name, status, known_until IS NULL FROM inbox.consumers ORDER BY 1").fetchall() == \
+        [("", "unlisted", True), ("search", "lapsed", False)]
+    value(db, "SELECT inbox.forget_consumer('')")
+    assert statements.run("known_consumers") == []
+
+
+def test_a_lapsed_consumer_with_a_connected_handler_is_in_the_status(db):
+    db.execute("INSERT INTO inbox.inbox_handlers (name, consumer, subscriptions, memory, known_since, connected_at, last_seen_at)"
+               " VALUES ('h', 'search', '[]', '1 h', now(), now(), now())")
+    db.execute("""UPDATE inbox.inbox_instances SET handlers = '[{"name": "h", "consumer": "search"}]'""")
+    assert [(c["name"], c["status"], c["handlers"]) for c in value(db, "SELECT inbox.status()")["consumers"]] == \
+        [("search", "lapsed", ["h"])]

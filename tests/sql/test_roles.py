@@ -9,7 +9,7 @@ from test_operators import dead, value, waiting
 
 ROLES = ["inboxd_sidecar", "inboxd_handler", "inboxd_service", "inboxd_operator", "inboxd_reader"]
 TABLES = ["inbox_messages", "inbox_offsets", "inbox_instances", "inbox_rejects", "inbox_conflicts", "inbox_audit",
-          "inbox_binding", "inbox_subscriptions", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic", "inbox_handlers", "inbox_consumers", "inbox_pauses",
+          "inbox_binding", "inbox_subscriptions", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic", "inbox_handlers", "inbox_consumers", "inbox_renames", "inbox_pauses",
           "messages", "dead_groups", "handlers", "consumers", "outbox", "outbox_relay", "events", "request_states"]
 ALL_TABLES = [*TABLES, "outboxevent", "requests"]
 READ = {(table, "SELECT") for table in TABLES}
@@ -20,7 +20,7 @@ MAY = {
                       | {("inbox_dead_topic", right) for right in ("SELECT", "INSERT", "UPDATE")}
                       | {(table, right) for table in ("inbox_handlers", "inbox_consumers")
                          for right in ("SELECT", "INSERT", "UPDATE", "DELETE")}
-                      | {("inbox_schema_version", "SELECT"), ("inbox_pauses", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT"), ("consumers", "SELECT")}
+                      | {("inbox_schema_version", "SELECT"), ("inbox_pauses", "SELECT"), ("inbox_renames", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT"), ("consumers", "SELECT")}
                       | {("outbox", right) for right in ("SELECT", "UPDATE", "DELETE")}
                       | {("outbox_relay", right) for right in ("SELECT", "INSERT", "UPDATE")} | {("events", "SELECT"), ("request_states", "SELECT")},
     "inboxd_handler": set(),
@@ -29,13 +29,13 @@ MAY = {
     "inboxd_reader": READ,
 }
 LOOKS = {"try_text", "try_json", "error_shape", "look_page", "is_counted", "seq_before", "find_record", "check_filter", "refuse", "status", "handler_of",
-         "waiting_streams",
+         "waiting_streams", "check_rename_over", "check_rename", "open_messages",
          "ordering_of", "open_claims", "lane_head", "waits_behind", "next_of_lane", "describe_key", "look_keys", "check_keys",
          "check_max_rows", "keys", "lanes_of", "wants", "consumers_of", "check_backfill", "backfill_count", "outbox_page", "check_outbox_filter", "outbox_status", "outbox_counts",
          "relay_position", "trace_pairs", "envelope_trace", "is_structured", "computed_trace", "is_of_trace", "trace_of", "event_before",
          "caused_events"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "take_conflict", "discard", "discard_where", "discard_page",
-        "purge", "seek", "adopt", "forget_handler", "forget_consumer", "skip_key", "retry_now", "retry_page", "resolve", "pause", "resume", "backfill", "backfill_page", "outbox_replay_where", "outbox_replay_page", "outbox_discard_where",
+        "purge", "seek", "adopt", "forget_handler", "forget_consumer", "rename_consumer", "rename_page", "skip_key", "retry_now", "retry_page", "resolve", "pause", "resume", "backfill", "backfill_page", "outbox_replay_where", "outbox_replay_page", "outbox_discard_where",
         "outbox_discard_page", "request_forget"}
 CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences", "emit_caused", "sql_handler_problem",
                             "call_handler"} | LOOKS,

@@ -234,6 +234,36 @@ def test_messages_that_wait_for_nobody_are_reported_until_they_are_discarded(sta
     assert "notes" not in json.loads(again.get("/readyz")[2])
 
 
+def test_a_handler_of_a_consumer_that_nobody_lists_is_reported(start_inboxd, make_inboxd, handler, send, inbox):
+    """The first section of a service: its handler goes on, until the consumer without a name is ended on purpose."""
+    before = start_inboxd()
+    handler(before, always(DONE), name="invoices")
+    send("a")
+    inbox.wait_processed(1)
+    before.stop()
+    later = make_inboxd(consumers={"stats": {}, "invoices": {}})
+    checked = later.command("check")
+    assert checked.returncode == 6
+    assert 'consumer "" (waiting: 0; handlers: invoices)' in checked.stdout and "inboxd consumers rename '' NAME" in checked.stdout
+    inbox.execute("UPDATE inbox.inbox_consumers SET listed_at = '2020-01-01'")
+    later.start()
+    client = handler(later, always(DONE), name="invoices")
+    send("b")
+    assert client.wait_event("b").params["delivery"].get("consumer", "") == "", "a consumer of its name takes nothing away from it"
+    assert "inboxd_handlers_lapsed{" not in later.get("/metrics")[2]
+
+    assert later.command("consumers", "forget", "", "--reason", "ended").returncode == 0
+    eventually(lambda: later.metric("inboxd_handlers_lapsed", handler="invoices") == 1, timeout=60)
+    assert json.loads(later.get("/readyz")[2])["notes"] == ["connected handlers whose consumer no sidecar lists any more: 1"]
+    assert later.status()["handlers_lapsed"] == 1
+    assert "event=handler_lapsed handler=invoices" in later.stderr
+    assert "no longer known: these messages wait for nobody, and the connected handler invoices gets no new ones" in \
+        later.command("status").stdout
+    assert later.command("check").returncode == 6
+    client.close()
+    eventually(lambda: not later.metrics().has("inboxd_handlers_lapsed", handler="invoices"), timeout=60)
+
+
 def test_messages_that_wait_for_nobody_do_not_pause_ingest(start_inboxd, handler, send, inbox):
     sidecar = start_inboxd(consumers={"billing": {}, "search": {}})
     handler(sidecar, always(DONE), name="billing")
@@ -295,7 +325,7 @@ def test_the_consumer_without_a_name_lives_on_beside_the_first_named_ones(start_
     sidecar.stop()
     named = start_inboxd(consumers={"billing": {}})
     eventually(lambda: "consumer_not_listed" in named.stderr)
-    billing = handler(named, always(DONE), name="billing")
+    billing = handler(named, always(DONE), name="billing", consumer="billing")
     old = handler(named, always(DONE), name="old")
     assert "consumer" not in old.session
     send("b")

@@ -1,8 +1,7 @@
 """The procedures of docs/runbooks.md."""
 
-import pathlib
-import re
 import subprocess
+import threading
 
 import pytest
 
@@ -11,7 +10,7 @@ from support.inbox import Inbox
 from support.outbox import Outbox, first_copies, values
 from support.scripts import always, DONE
 from support.wait import eventually
-from support.wire import NEVER, retry
+from support.wire import Handler, NEVER, Refused, retry, settled
 
 
 @pytest.fixture
@@ -152,15 +151,147 @@ def test_a_consumer_is_renamed_with_its_messages(start_inboxd, handler, streams,
     streams.events(topic, ["e1", "e2", "bad"])
     inbox.wait_processed(2)
     inbox.wait_status("bad", "retrying")
+    done = first.command("consumers", "rename", "old", "new", "--reason", "why")
+    assert done.stdout == ('consumer "old" is named "new" now: 1 message of it waits or is delivered, 2 are done\n'
+                           "no sidecar lists it: write it under consumers in the configuration of all sidecars\n")
+    eventually(lambda: "event=consumer_renamed" in first.stderr)
+    before.wait_for(before.ended.is_set)
     before.close()
+    eventually(lambda: first.stderr.count("event=started") == 2)
+    again = handler(first, always(DONE), name="old")  # the sidecar and the handler still have the earlier name
+    assert again.session["consumer"] == "new"
+    again.wait_event("bad")
+    again.close()
     assert first.stop() == 0
-    text = pathlib.Path(__file__).parents[2].joinpath("docs/runbooks.md").read_text(encoding="utf-8")
-    inbox.execute(re.search(r"```sql\nBEGIN;\n(UPDATE [^`]*consumer = 'new'[^`]*)COMMIT;\n```", text)[1])
 
     streams.events(topic, ["e1", "e3"])
     second = start_inboxd(consumers={"new": {}})
     after = handler(second, always(DONE), name="new")
     inbox.wait_processed(4)
     eventually(lambda: second.metric("inboxd_duplicates_total") == 1)
-    assert sorted(delivery.event_id for delivery in after.deliveries) == ["bad", "e3"]
+    assert sorted(delivery.event_id for delivery in after.deliveries) == ["e3"]
     assert inbox.value("SELECT array_agg(DISTINCT consumer) FROM inbox.inbox_messages") == ["new"]
+
+
+class Service:
+    """The handlers of a pod: they connect again like a library, and make each effect in the transaction of inbox.complete()."""
+
+    def __init__(self, inbox, sidecar, name):
+        self.inbox, self.sidecar, self.name, self.stopping = inbox, sidecar, name, threading.Event()
+        self.own = inbox.connect()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _effect(self, delivery):
+        with self.own.transaction():
+            self.own.execute("INSERT INTO effects (handler, event_id) VALUES (%s, %s)", [self.name, delivery.event_id])
+            self.own.execute("SELECT inbox.complete(%s)", [delivery.claim])
+        return settled()
+
+    def _run(self):
+        while not self.stopping.is_set():
+            try:
+                client = Handler(self.sidecar.socket_path, self._effect, name=self.name)
+            except (OSError, EOFError, AssertionError, Refused):
+                self.stopping.wait(0.1)
+                continue
+            while not client.ended.wait(0.05) and not self.stopping.is_set():
+                pass
+            try:
+                client.drain(5)
+            except (OSError, EOFError, AssertionError):
+                pass
+            client.abort()
+
+    def stop(self):
+        self.stopping.set()
+        self.thread.join(30)
+        self.own.close()
+
+
+class Load:
+    """Events of eight keys, and copies of earlier ones."""
+
+    def __init__(self, streams, topic):
+        self.streams, self.topic, self.count, self.stopping = streams, topic, 0, threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        while not self.stopping.is_set():
+            ids = [f"e{self.count + i:05}" for i in range(4)] + [f"e{self.count * 7 % (self.count + 1):05}"]
+            self.streams.events(self.topic, ids, key=lambda event_id: str(int(event_id[1:]) % 8))
+            self.count += 4
+            self.stopping.wait(0.05)
+
+    def stop(self):
+        self.stopping.set()
+        self.thread.join(30)
+
+
+@pytest.fixture
+def running():
+    """Services and loads, which end before the sidecars."""
+    made = []
+    yield lambda thing: made.append(thing) or thing
+    for thing in reversed(made):
+        thing.stop()
+
+
+def effects(inbox, handler):
+    return [row["event_id"] for row in inbox.query("SELECT event_id FROM effects WHERE handler = %s ORDER BY n", [handler])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["renamed", "listed"])
+def test_a_service_gets_its_first_consumers(first, start_inboxd, make_inboxd, streams, topic, inbox, running):
+    """From none to the first consumers, under load. `listed`: the name is listed before the rename, which must do no harm."""
+    inbox_of = {"worker": {"lease": "3s"}}
+    section = {"billing": {}, "stats": {}}
+    pods = [start_inboxd(inbox_of, inbox={"instance": f"old{number}"}) for number in range(2)]
+    inbox.execute("CREATE TABLE effects (n bigserial, handler text, event_id text)")
+    services = [running(Service(inbox, pod, "billing")) for pod in pods]
+    load = running(Load(streams, topic))
+    eventually(lambda: len(effects(inbox, "billing")) > 50)
+
+    def roll_out(number):
+        services[number].stop()
+        assert pods[number].stop() == 0
+        pods[number] = start_inboxd(inbox_of, consumers=section, inbox={"instance": f"new{number}"})
+        services[number] = running(Service(inbox, pods[number], "billing"))
+        running(Service(inbox, pods[number], "stats"))
+
+    def rename():
+        done = make_inboxd(inbox_of).command("consumers", "rename", "", "billing", "--reason", "first consumers")
+        assert done.returncode == 0, done.stderr
+        assert 'consumer "" is named "billing" now' in done.stdout
+
+    new = make_inboxd(inbox_of, consumers=section)
+    checked = new.command("check")
+    assert checked.returncode == 6 and "inboxd consumers rename '' NAME" in checked.stdout
+    if first == "renamed":
+        rename()
+        eventually(lambda: all("event=consumer_renamed" in pod.stderr for pod in pods), timeout=60)
+        before = len(effects(inbox, "billing"))
+        eventually(lambda: len(effects(inbox, "billing")) > before + 50, timeout=60, what="the handler goes on")
+        roll_out(0)
+    else:
+        roll_out(0)
+        eventually(lambda: effects(inbox, "stats"), timeout=60)
+        before = len(effects(inbox, "billing"))
+        eventually(lambda: len(effects(inbox, "billing")) > before + 50, timeout=60, what="the handler goes on without a name")
+        rename()
+    roll_out(1)
+    before = len(effects(inbox, "stats"))
+    eventually(lambda: len(effects(inbox, "stats")) > before + 20, timeout=60)
+    load.stop()
+    wanted = [f"e{number:05}" for number in range(load.count)]
+    eventually(lambda: sorted(set(wanted) - set(effects(inbox, "billing"))) == [], timeout=60, what="each event has its effect")
+    assert sorted(effects(inbox, "billing")) == wanted, "and none has two"
+    for key in range(8):
+        of_key = [event_id for event_id in effects(inbox, "billing") if int(event_id[1:]) % 8 == key]
+        assert of_key == sorted(of_key), f"key {key}"
+    assert len(set(effects(inbox, "stats"))) == len(effects(inbox, "stats"))
+    eventually(lambda: not inbox.query("SELECT FROM inbox.inbox_messages WHERE processed_at IS NULL"), timeout=60)
+    assert {row["consumer"] for row in inbox.query("SELECT DISTINCT consumer FROM inbox.inbox_messages")} == {"billing", "stats"}
+    assert new.command("check").returncode == 0

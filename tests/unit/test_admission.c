@@ -612,7 +612,7 @@ static void a_consumer_is_known_until_others_are(void **state)
 	admission_add_known(admission, &names);
 	assert_string_equal(buf_str(&names), "\"billing\", \"search\"");
 	assert_non_null(consumers_add(&known, "search", ORDERING_KEY));
-	admission_keep_known(admission, &known);
+	assert_int_equal(admission_keep_known(admission, &known, NULL), 0);
 	assert_null(admission_known(admission, "billing"));
 	assert_string_equal(admission_known(admission, "search"), "search");
 	assert_int_equal(admission_strictest(admission), ORDERING_PARTITION);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -82,6 +83,59 @@ static void a_copy_is_equal_and_found_by_name(void **state)
 	consumers_fini(&consumers);
 }
 
+/* Of a list of names that ends with NULL. */
+static const char *is_known(void *arg, const char *name)
+{
+	for (const char *const *known = arg; *known != NULL; known++) {
+		if (strcmp(*known, name) == 0)
+			return *known;
+	}
+	return NULL;
+}
+
+static void a_new_consumer_takes_no_handler_from_the_one_without_a_name(void **state)
+{
+	static const char *all[] = { "", "billing", "stats", NULL };
+	static const char *ended[] = { "billing", "stats", NULL };
+	struct consumers names = CONSUMERS_INIT;
+
+	(void)state;
+	assert_int_equal(consumers_add_unnamed(&names, "billing", NULL), 0);
+	assert_string_equal(consumers_of_handler(&names, "billing", NULL, is_known, all), "");
+	assert_string_equal(consumers_of_handler(&names, "stats", NULL, is_known, all), "stats");
+	assert_string_equal(consumers_of_handler(&names, "other", NULL, is_known, all), "");
+	assert_string_equal(
+		consumers_of_handler(&names, "billing", "billing", is_known, all), "billing");
+	assert_string_equal(
+		consumers_of_handler(&names, "billing", NULL, is_known, ended), "billing");
+	assert_null(consumers_of_handler(&names, "other", NULL, is_known, ended));
+	consumers_fini(&names);
+}
+
+static void an_earlier_name_means_the_consumer(void **state)
+{
+	static const char *known[] = { "billing", "find", NULL };
+	struct consumers names = CONSUMERS_INIT;
+	struct consumers copies = CONSUMERS_INIT;
+
+	(void)state;
+	assert_int_equal(consumers_add_rename(&names, "", "billing", false, NULL), 0);
+	assert_false(consumers_are_moving(&names));
+	assert_int_equal(consumers_add_rename(&names, "search", "find", true, NULL), 0);
+	assert_true(consumers_are_moving(&names));
+	assert_string_equal(consumers_present_name(&names, "search"), "find");
+	assert_string_equal(consumers_present_name(&names, "find"), "find");
+	assert_string_equal(consumers_of_handler(&names, "x", NULL, is_known, known), "billing");
+	assert_string_equal(consumers_of_handler(&names, "x", "search", is_known, known), "find");
+	assert_string_equal(consumers_of_handler(&names, "search", NULL, is_known, known), "find");
+	assert_int_equal(consumers_copy_names(&copies, &names, NULL), 0);
+	assert_true(consumers_have_same_names(&copies, &names));
+	assert_int_equal(consumers_add_rename(&copies, "mail", "post", false, NULL), 0);
+	assert_false(consumers_have_same_names(&copies, &names));
+	consumers_fini(&copies);
+	consumers_fini(&names);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -89,6 +143,8 @@ int main(void)
 		cmocka_unit_test(topics_are_names_or_regular_expressions),
 		cmocka_unit_test(types_are_exact_or_prefixes),
 		cmocka_unit_test(a_copy_is_equal_and_found_by_name),
+		cmocka_unit_test(a_new_consumer_takes_no_handler_from_the_one_without_a_name),
+		cmocka_unit_test(an_earlier_name_means_the_consumer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -459,6 +459,7 @@ static void the_meters_are_the_documented_ones(void **state)
 		"inboxd_protocol_errors_total 0\n",
 		"inboxd_order_violations_total 0\n",
 		"inboxd_waiting{consumer=\"a\"} 0\n",
+		"inboxd_handlers_lapsed{handler=\"a\",consumer=\"b\"} 0\n",
 		"inboxd_waiting_for_nobody{consumer=\"a\"} 0\n",
 		"inboxd_paused{kind=\"a\",target=\"b\"} 0\n",
 		"inboxd_dead 0\n",

@@ -1,6 +1,6 @@
 -- Records the handlers of this sidecar: the subscriptions of a new hello, that a handler is connected, or when it
 -- left. All of them get the memory that this sidecar is configured with. Handlers whose memory ended a day ago are
--- deleted. So are those beyond 1,000: first those whose memory has ended, then those that were known for the shortest time.
+-- deleted, and so are those of a consumer under an earlier name. So are those beyond 1,000: first those whose memory has ended, then those that were known for the shortest time.
 -- Caller: store/claims/known_handlers.c, with each third of a lease and soon after a hello or the end of a handler's
 -- last connection.
 -- Index: inbox_handlers_pkey (small table).
@@ -22,6 +22,7 @@ WITH said AS MATERIALIZED (
     WHERE (name, consumer) IN (
         SELECT h.name, h.consumer FROM inbox.inbox_handlers h
         WHERE (h.last_seen_at < clock_timestamp() - h.memory - interval '1 day'
+               OR h.consumer IN (SELECT r.old_name FROM inbox.inbox_renames r)
                OR (h.name, h.consumer) IN (
                    SELECT k.name, k.consumer FROM inbox.inbox_handlers k
                    ORDER BY k.last_seen_at > clock_timestamp() - k.memory DESC, k.last_seen_at - k.known_since DESC,

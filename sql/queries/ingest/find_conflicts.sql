@@ -7,6 +7,8 @@ SELECT i.number, starts_with(m.event_id, m.topic || '/' || m.kafka_partition || 
 FROM (
     SELECT unnest($1::text[]) AS event_id, unnest($2::text[]) AS source, unnest($3::text[]) AS consumer,
            unnest($4::bytea[]) AS payload_digest, unnest($5::int[]) AS number) i
-JOIN inbox.inbox_messages m ON m.consumer = i.consumer AND m.event_id = i.event_id AND m.source = i.source
+JOIN inbox.inbox_messages m ON m.event_id = i.event_id AND m.source = i.source
+    AND (m.consumer = i.consumer
+         OR m.consumer IN (SELECT n.old_name FROM inbox.inbox_renames n WHERE n.new_name = i.consumer AND n.moved_at IS NULL))
 WHERE m.payload_digest IS DISTINCT FROM i.payload_digest
 ORDER BY i.number

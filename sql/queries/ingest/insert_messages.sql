@@ -2,6 +2,7 @@
 -- (placement 0), waiting (1) or parked (2).
 -- $14: the row must be checked: it is parked instead of claimed if any row of its lane waits in the table (rule R11).
 -- 0 = no, 1 = its lane is its key, 2 = its lane is its whole stream. $16: at least one row must be checked.
+-- $17: a consumer is being renamed. Then an event that has a row under the earlier name is a repeat, too (docs/adr/0040).
 -- Caller: store/batches/batch_writer.c. Index: inbox_messages_pkey (conflict), inbox_messages_by_key, inbox_messages_by_offset.
 -- The arrays are unnested in the select list: in FROM each would be copied into a tuplestore first (2 us a row).
 -- One lookup per key starts at the highest offset, because the claimed rows of a hot key leave dead index entries at
@@ -49,5 +50,9 @@ FROM (
                unnest($12::bytea[]) AS payload_digest, unnest($13::smallint[]) AS placement,
                unnest($14::smallint[]) AS asks, unnest($15::text[]) AS consumer) r
     OFFSET 0) i
+WHERE NOT $17::boolean
+   OR NOT EXISTS (SELECT FROM inbox.inbox_renames n
+                  JOIN inbox.inbox_messages o ON o.event_id = i.event_id AND o.source = i.source AND o.consumer = n.old_name
+                  WHERE n.new_name = i.consumer AND n.moved_at IS NULL)
 ON CONFLICT (event_id, source, consumer) DO NOTHING
 RETURNING seq, event_id, source, claimed_by IS NOT NULL, consumer

@@ -9,5 +9,5 @@ FROM (SELECT FROM inbox.waiting_streams() s
             AND m.available_at > '-infinity'
           LIMIT $1::bigint) w
       WHERE EXISTS (SELECT FROM inbox.inbox_consumers c
-                    WHERE c.name = s.consumer AND c.listed_at > clock_timestamp() - c.memory)
+                    WHERE c.name = s.consumer AND (c.listed_at > clock_timestamp() - c.memory OR c.name = ''))
       LIMIT $1::bigint) c

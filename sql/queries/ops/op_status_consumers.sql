@@ -6,7 +6,11 @@ SELECT CASE c ->> 'name' WHEN '' THEN '''''' ELSE c ->> 'name' END,
        CASE c ->> 'status'
            WHEN 'listed' THEN 'listed'
            WHEN 'unlisted' THEN concat('in no running sidecar''s list: messages are stored for it until ',
-                                 to_char((c ->> 'known_until')::timestamptz AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
-           ELSE 'no longer known: these messages wait for nobody' END
+                                 coalesce(to_char((c ->> 'known_until')::timestamptz AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+                                          'it is listed, renamed or forgotten'))
+           ELSE 'no longer known: these messages wait for nobody'
+                || CASE WHEN c -> 'handlers' <> '[]' THEN concat(', and the connected handler ', c -> 'handlers' ->> 0, ' gets no new ones')
+                        ELSE '' END END
+       || CASE WHEN c -> 'moving' = 'true' THEN ', and its rename is not finished: run `inboxd consumers rename` again' ELSE '' END
 FROM jsonb_array_elements($1::jsonb -> 'consumers') WITH ORDINALITY AS e(c, n)
 ORDER BY n

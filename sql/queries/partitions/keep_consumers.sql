@@ -3,10 +3,12 @@
 -- Caller: store/batches/known_consumers.c, at the start of an instance run and with each third of a lease.
 -- Index: inbox_consumers_pkey (small table).
 -- $1 names, $2 topics, $3 types (NULL = all), $4 orderings, $5 memory in ms, $6 whether to define them.
--- Rows that are locked are left out; the next note has them. Back: the consumers that were noted, with the earlier
+-- Rows that are locked are left out; the next note has them. So are names that were renamed a moment ago: the sidecar is about
+-- to begin a new instance run. Back: the consumers that were noted, with the earlier
 -- definition if it was replaced.
 WITH listed AS MATERIALIZED (
     SELECT l.* FROM unnest($1::text[], $2::jsonb[], $3::jsonb[], $4::text[]) AS l(name, topics, types, ordering)
+    WHERE NOT EXISTS (SELECT FROM inbox.inbox_renames r WHERE r.old_name = l.name)
 ), before AS MATERIALIZED (
     SELECT c.name, c.topics, c.types, c.ordering, c.listed_at < clock_timestamp() - c.memory AS lapsed
     FROM inbox.inbox_consumers c

@@ -27,7 +27,7 @@ FROM (VALUES
     ('inbox.inbox_handlers', 'SELECT'), ('inbox.inbox_handlers', 'INSERT'), ('inbox.inbox_handlers', 'UPDATE'),
     ('inbox.inbox_handlers', 'DELETE'),
     ('inbox.inbox_consumers', 'SELECT'), ('inbox.inbox_consumers', 'INSERT'), ('inbox.inbox_consumers', 'UPDATE'),
-    ('inbox.inbox_consumers', 'DELETE'),
+    ('inbox.inbox_consumers', 'DELETE'), ('inbox.inbox_renames', 'SELECT'),
     ('inbox.inbox_binding', 'SELECT'), ('inbox.inbox_binding', 'INSERT'),
     ('inbox.inbox_subscriptions', 'SELECT'), ('inbox.inbox_subscriptions', 'INSERT'),
     ('inbox.outbox', 'SELECT'), ('inbox.outbox', 'UPDATE'), ('inbox.outbox', 'DELETE'),

@@ -644,10 +644,22 @@ void order_set_rules(struct order *order, const struct config *config)
 	};
 }
 
+const struct consumer_rules *order_consumer_rules(const struct order *order, const char *consumer)
+{
+	const struct config *config = order->context->options.config;
+	const struct consumers *names = order->context->options.names;
+	const struct consumer_rules *rules = config_consumer_rules(config, consumer);
+
+	for (size_t i = 0; rules == NULL && names != NULL && i < names->rename_count; i++) {
+		if (strcmp(names->renames[i].to, consumer) == 0)
+			rules = config_consumer_rules(config, names->renames[i].from);
+	}
+	return rules;
+}
+
 struct retry_rules order_rules(const struct order *order, const char *consumer)
 {
-	const struct consumer_rules *own =
-		config_consumer_rules(order->context->options.config, consumer);
+	const struct consumer_rules *own = order_consumer_rules(order, consumer);
 	struct retry_rules rules = order->rules;
 
 	if (own != NULL) {

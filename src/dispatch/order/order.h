@@ -78,6 +78,8 @@ void order_fini(struct order *order);
 /* Uses the retry rules and the limits of this configuration from now on. */
 void order_set_rules(struct order *order, const struct config *config);
 /* The retry rules for messages of this consumer. */
+/* The rules of a consumer that the configuration lists, perhaps under an earlier name; otherwise NULL. */
+const struct consumer_rules *order_consumer_rules(const struct order *order, const char *consumer);
 struct retry_rules order_rules(const struct order *order, const char *consumer);
 
 /*

@@ -104,13 +104,7 @@ int hello_join(struct session *session, const struct hello *hello, struct err *e
 
 const char *hello_consumer(const struct sessions *sessions, const char *handler, const char *named)
 {
-	struct admission *admission = sessions->context->options.admission;
-	const char *known;
-
-	if (named != NULL)
-		return admission_known(admission, named);
-	known = admission_known(admission, handler);
-	return known != NULL ? known : admission_known(admission, "");
+	return admission_consumer_of(sessions->context->options.admission, handler, named);
 }
 
 /* True when the configuration has a SQL handler with this name for this consumer. */
@@ -147,7 +141,7 @@ static void refuse_consumer(struct session *session, const struct line *line)
 static int64_t timeout_of(const struct session *session, const struct hello *hello)
 {
 	const struct consumer_rules *rules =
-		config_consumer_rules(session->sessions->context->options.config, hello->consumer);
+		order_consumer_rules(session->sessions->order, hello->consumer);
 
 	if (hello->timeout_ms >= 0)
 		return hello->timeout_ms;

@@ -227,6 +227,47 @@ static void show_for_nobody(struct table *table, const struct backlogs *for_nobo
 	table->gauges.for_nobody = for_nobody->count;
 }
 
+static bool is_lapsed(const struct table *table, const struct handler_queue *queue)
+{
+	return queue != NULL && queue->connections > 0 &&
+	       admission_known(table->context->options.admission, queue->id.consumer) == NULL;
+}
+
+static bool is_lapsed_series(const char *const values[METRIC_LABELS], const void *table)
+{
+	const struct order *order = ((const struct table *)table)->order;
+
+	return is_lapsed(table,
+		handler_queues_find(&order->queues, (struct handler_id){ values[1], values[0] }));
+}
+
+/* Handlers that would get messages, but nothing is stored for their consumer any more. The log has them when they become more. */
+static void show_lapsed(struct table *table)
+{
+	const struct dispatch_options *options = &table->context->options;
+	struct handler_queue *queue;
+	struct handler_queue *next;
+	int64_t count = 0;
+
+	HASH_ITER (hh, table->order->queues.by_name, queue, next) {
+		if (!is_lapsed(table, queue))
+			continue;
+		metric_set(metrics_get(options->metrics, METER_HANDLERS_LAPSED, queue->id.name,
+				   queue->id.consumer),
+			(double)queue->connections);
+		if (++count > atomic_load(&options->health->lapsed))
+			log_error("handler_lapsed", LOG_STR("handler", queue->id.name),
+				LOG_STR("consumer", queue->id.consumer),
+				LOG_STR("why", "it is connected, and no sidecar lists its consumer "
+					       "any more"),
+				LOG_STR("next",
+					"it gets no new message: list the consumer, rename it with "
+					"`inboxd consumers rename`, or stop the handler"));
+	}
+	metrics_keep(options->metrics, METER_HANDLERS_LAPSED, is_lapsed_series, table);
+	atomic_store(&options->health->lapsed, count);
+}
+
 static void gauges_finished(struct table *table, const struct job *job)
 {
 	struct metrics *metrics = table->context->options.metrics;
@@ -239,6 +280,7 @@ static void gauges_finished(struct table *table, const struct job *job)
 	show_known(metrics, &gauges->known);
 	if (job->gauges.expensive) {
 		show_for_nobody(table, &gauges->for_nobody);
+		show_lapsed(table);
 		metric_set(metrics_get(metrics, METER_DEAD, NULL, NULL), (double)gauges->dead);
 		metric_set(metrics_get(metrics, METER_OLDEST_XMIN, NULL, NULL),
 			(double)gauges->snapshot_ms / 1000.0);

@@ -13,11 +13,15 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "ingest/partitions/flow.h"
+#include "store/batches/batch_writer.h"
 #include "store/batches/known_consumers.h"
 
-static int add_own(struct consumers *own, const struct consumer_rules *rules, struct err *err)
+static int add_own(struct consumers *own, const struct consumers *names,
+	const struct consumer_rules *rules, struct err *err)
 {
-	struct consumer *made = consumers_add(own, rules->name, rules->ordering);
+	struct consumer *made =
+		consumers_add(own, consumers_present_name(names, rules->name), rules->ordering);
 	int r = made == NULL ? err_memory(err) : 0;
 
 	for (size_t i = 0; r == 0 && i < rules->topics.count; i++)
@@ -27,15 +31,17 @@ static int add_own(struct consumers *own, const struct consumer_rules *rules, st
 	return r;
 }
 
-int audience_init(struct audiences *audiences, const struct config *config, struct err *err)
+int audience_init(struct audiences *audiences, const struct config *config,
+	const struct consumers *names, struct err *err)
 {
 	int r = 0;
 
 	if (config->consumer_count == 0 &&
-		consumers_add(&audiences->own, "", config->inbox.ordering) == NULL)
+		consumers_add(&audiences->own, consumers_present_name(names, ""),
+			config->inbox.ordering) == NULL)
 		return err_memory(err);
 	for (size_t i = 0; r == 0 && i < config->consumer_count; i++)
-		r = add_own(&audiences->own, &config->consumers[i], err);
+		r = add_own(&audiences->own, names, &config->consumers[i], err);
 	return r;
 }
 
@@ -126,8 +132,10 @@ static void log_consumer(const struct ingest *ingest, const char *name, bool kno
 		log_warn("consumer_not_listed", LOG_STR("consumer", name),
 			LOG_STR("why", "another sidecar lists it, or did within "
 				       "inbox.handler_memory"),
-			LOG_STR("next", "messages are stored for it here, too; once no sidecar "
-					"lists it, `inboxd consumers forget` ends that at once"));
+			LOG_STR("next",
+				"messages are stored for it here, too; to give it another name: "
+				"`inboxd consumers rename`; to end it once no sidecar "
+				"lists it: `inboxd consumers forget`"));
 }
 
 /* Own consumers are known even if their rows are locked or were deleted a moment ago. */
@@ -179,8 +187,28 @@ static int change(struct ingest *ingest, struct consumers *known, struct err *er
 	for (size_t i = 0; r == 0 && i < ingest->partitions.count; i++)
 		r = audience_of(ingest, ingest->partitions.items[i], err);
 	consumers_fini(&before);
-	admission_keep_known(ingest->options.admission, &audiences->known);
 	return r == 0 && grown ? AUDIENCE_GROWN : r;
+}
+
+/* A consumer has another name than at the start of this instance run. Messages in memory and sessions have the earlier one, so the
+ * run ends in order, and another one begins with the new name. Until then nothing is stored (ADR 40). */
+static void note_names(struct ingest *ingest, const struct consumers *known)
+{
+	batch_writer_set_moving(ingest->writer, consumers_are_moving(known));
+	if (consumers_have_same_names(known, ingest->options.names))
+		ingest->audiences.doubtful = false;
+	else
+		ingest_renamed(ingest);
+}
+
+int audience_check_names(struct ingest *ingest, struct err *err)
+{
+	CLEANUP(consumers_fini) struct consumers known = CONSUMERS_INIT;
+	int r = ingest->audiences.doubtful ? known_consumers_read(ingest->db, &known, err) : 0;
+
+	if (r == 0 && ingest->audiences.doubtful)
+		note_names(ingest, &known);
+	return r;
 }
 
 int audience_read(struct ingest *ingest, struct err *err)
@@ -189,7 +217,11 @@ int audience_read(struct ingest *ingest, struct err *err)
 	int r = known_consumers_read(ingest->db, &known, err);
 
 	if (r == 0)
+		note_names(ingest, &known);
+	if (r == 0)
 		r = complete(&ingest->audiences, &known, err);
+	if (r == 0)
+		r = admission_keep_known(ingest->options.admission, &known, err);
 	if (r == 0 && !is_equal(&known, &ingest->audiences.known))
 		r = change(ingest, &known, err);
 	return r;

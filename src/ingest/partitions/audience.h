@@ -8,7 +8,8 @@
 #include "ingest/state.h"
 
 /* Takes the consumers that the configuration lists; without any, the one without a name. FAULT_MEMORY. */
-int audience_init(struct audiences *audiences, const struct config *config, struct err *err);
+int audience_init(struct audiences *audiences, const struct config *config,
+	const struct consumers *names, struct err *err);
 void audience_fini(struct audiences *audiences);
 
 /* Notes in the table that this instance lists its consumers; the first time with their definitions. */
@@ -18,6 +19,9 @@ int audience_keep(struct ingest *ingest, struct err *err);
  * messages. */
 enum { AUDIENCE_GROWN = 1 };
 int audience_read(struct ingest *ingest, struct err *err);
+/* If an epoch was raised: compares the names of the consumers with those at the start of the instance run, which ends if they differ.
+ * Call it before the next batch is stored. */
+int audience_check_names(struct ingest *ingest, struct err *err);
 /* Rows of the partition may wait in the table, for any consumer. */
 void audience_dirty(struct ingest *ingest, const struct partition *partition);
 /* Gives the partition a stream for each known consumer. FAULT_MEMORY. */

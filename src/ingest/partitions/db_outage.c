@@ -149,7 +149,7 @@ static void database_went_back(
 	ingest_fenced(ingest);
 }
 
-/* Only the epoch has changed: inbox.backfill() has added rows that wait. A batch that was placed
+/* Only the epoch has changed: inbox.backfill() has added rows that wait, or a consumer was renamed. A batch that was placed
  * without them is rolled back because of the epoch. From now on the INSERT checks the table for
  * earlier rows of each key, until a sweep finds that no row waits (rule R11). */
 static void rows_were_added(
@@ -157,6 +157,7 @@ static void rows_were_added(
 {
 	partition_note_row(partition, row);
 	audience_dirty(ingest, partition);
+	ingest->audiences.doubtful = true;
 }
 
 /* Decides what the row means. `in_doubt` is set only after an unanswered COMMIT or a failed
@@ -253,7 +254,9 @@ static int reconnect(struct ingest *ingest, struct err *err)
 			metric_add(ingest->outage.reconnects, 1);
 		r = batch_writer_pin_server_memory(ingest->writer, err);
 	}
-	return r < 0 ? r : resync(ingest, err);
+	if (r == 0)
+		r = resync(ingest, err);
+	return r < 0 ? r : audience_check_names(ingest, err);
 }
 
 void db_outage_step(struct ingest *ingest)
@@ -302,4 +305,6 @@ void db_outage_peek(struct ingest *ingest)
 	/* Only the row itself shows its owner, and watermarks_peek() returned none. */
 	if (seen < ours)
 		db_outage_doubt(ingest);
+	if (audience_check_names(ingest, &err) < 0)
+		db_outage_begin(ingest, &err);
 }

@@ -65,6 +65,13 @@ void ingest_fenced(struct ingest *ingest)
 	flow_stop_all(ingest, STOP_HALTED);
 }
 
+void ingest_renamed(struct ingest *ingest)
+{
+	if (!flow_is_halted(ingest))
+		supervision_report_renamed(ingest->options.supervision);
+	flow_stop_all(ingest, STOP_HALTED);
+}
+
 void ingest_fault(struct ingest *ingest, const struct err *err)
 {
 	supervision_report_fault(ingest->options.supervision, err);

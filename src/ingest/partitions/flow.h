@@ -15,6 +15,8 @@ bool flow_is_halted(const struct ingest *ingest);
 /* End consuming: the instance is fenced, or a fault occurred that no retry can cure. The
  * supervision receives the reason. */
 void ingest_fenced(struct ingest *ingest);
+/* A consumer has another name: the instance ends in order, and stores nothing more. */
+void ingest_renamed(struct ingest *ingest);
 void ingest_fault(struct ingest *ingest, const struct err *err);
 /* Pauses one partition and sets its state. */
 void flow_stop(struct ingest *ingest, struct partition *partition, enum partition_state state);

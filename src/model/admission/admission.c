@@ -54,6 +54,7 @@ struct admission {
 	struct admission_limits limits;
 	struct listed *consumers;
 	size_t consumer_count;
+	struct consumers names; /* the renames, and the handlers of the consumer without a name */
 	struct entry *entries;
 	size_t count;
 	size_t room;
@@ -130,6 +131,7 @@ void admission_free(struct admission *admission)
 		free(admission->consumers[i].name);
 	}
 	free(admission->consumers);
+	consumers_fini(&admission->names);
 	free(admission->entries);
 	lane_set_fini(&admission->parked);
 	routing_free(admission->routing);
@@ -159,26 +161,59 @@ int admission_consumer(
 	return number < 0 ? err_memory(err) : number;
 }
 
-void admission_keep_known(struct admission *admission, const struct consumers *known)
+int admission_keep_known(
+	struct admission *admission, const struct consumers *known, struct err *err)
 {
+	struct consumers names = CONSUMERS_INIT;
+	struct consumers before;
+	int r = consumers_copy_names(&names, known, err);
+
+	if (r < 0) {
+		consumers_fini(&names);
+		return r;
+	}
 	lock(admission);
 	for (size_t i = 0; i < admission->consumer_count; i++) {
 		if (consumers_find(known, admission->consumers[i].name) == NULL)
 			admission->consumers[i].known = false;
 	}
+	before = admission->names;
+	admission->names = names;
 	unlock(admission);
+	consumers_fini(&before);
+	return 0;
+}
+
+/* The lock is held. */
+static const char *find_known(void *arg, const char *name)
+{
+	const struct admission *admission = arg;
+
+	for (size_t i = 0; i < admission->consumer_count; i++) {
+		if (admission->consumers[i].known &&
+			strcmp(admission->consumers[i].name, name) == 0)
+			return admission->consumers[i].name;
+	}
+	return NULL;
 }
 
 const char *admission_known(struct admission *admission, const char *name)
 {
-	const char *found = NULL;
+	const char *found;
 
 	lock(admission);
-	for (size_t i = 0; i < admission->consumer_count; i++) {
-		if (admission->consumers[i].known &&
-			strcmp(admission->consumers[i].name, name) == 0)
-			found = admission->consumers[i].name;
-	}
+	found = find_known(admission, name);
+	unlock(admission);
+	return found;
+}
+
+const char *admission_consumer_of(
+	struct admission *admission, const char *handler, const char *named)
+{
+	const char *found;
+
+	lock(admission);
+	found = consumers_of_handler(&admission->names, handler, named, find_known, admission);
 	unlock(admission);
 	return found;
 }

@@ -47,8 +47,13 @@ void admission_free(struct admission *admission);
  * 0. The ordering of a consumer does not change. Negative: FAULT_MEMORY. */
 int admission_consumer(
 	struct admission *admission, const char *name, enum ordering ordering, struct err *err);
-/* Makes all other consumers unknown: handlers cannot say hello for them. Their streams stay. */
-void admission_keep_known(struct admission *admission, const struct consumers *known);
+/* Makes all other consumers unknown: handlers cannot say hello for them. Their streams stay. Keeps a copy of the renames and of the
+ * handlers of the consumer without a name. FAULT_MEMORY. */
+int admission_keep_known(
+	struct admission *admission, const struct consumers *known, struct err *err);
+/* The name of the consumer of a handler, as consumers_of_handler(), valid as long as the admission. */
+const char *admission_consumer_of(
+	struct admission *admission, const char *handler, const char *named);
 /* The name of a known consumer, valid as long as the admission; NULL: no consumer of this name is known. */
 const char *admission_known(struct admission *admission, const char *name);
 /* The ordering of a consumer that is or was known. */

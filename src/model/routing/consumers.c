@@ -47,7 +47,13 @@ void consumers_fini(struct consumers *consumers)
 		texts_fini(&consumers->items[i].topics);
 		texts_fini(&consumers->items[i].types);
 	}
+	for (size_t i = 0; i < consumers->rename_count; i++) {
+		free(consumers->renames[i].from);
+		free(consumers->renames[i].to);
+	}
 	free(consumers->items);
+	free(consumers->renames);
+	texts_fini(&consumers->unnamed);
 	*consumers = (struct consumers)CONSUMERS_INIT;
 }
 
@@ -85,6 +91,81 @@ int consumer_add_topic(struct consumer *consumer, const char *topic, struct err 
 int consumer_add_type(struct consumer *consumer, const char *type, struct err *err)
 {
 	return texts_add(&consumer->types, type, err);
+}
+
+int consumers_add_rename(
+	struct consumers *consumers, const char *from, const char *to, bool moving, struct err *err)
+{
+	struct consumer_rename *renames =
+		realloc(consumers->renames, (consumers->rename_count + 1) * sizeof(*renames));
+	struct consumer_rename *made;
+
+	if (renames == NULL)
+		return err_memory(err);
+	consumers->renames = renames;
+	made = &renames[consumers->rename_count++];
+	*made = (struct consumer_rename){ strdup(from), strdup(to), moving };
+	return made->from == NULL || made->to == NULL ? err_memory(err) : 0;
+}
+
+int consumers_add_unnamed(struct consumers *consumers, const char *handler, struct err *err)
+{
+	return texts_add(&consumers->unnamed, handler, err);
+}
+
+int consumers_copy_names(struct consumers *consumers, const struct consumers *from, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < from->rename_count; i++)
+		r = consumers_add_rename(consumers, from->renames[i].from, from->renames[i].to,
+			from->renames[i].moving, err);
+	for (size_t i = 0; r == 0 && i < from->unnamed.count; i++)
+		r = consumers_add_unnamed(consumers, from->unnamed.items[i], err);
+	return r;
+}
+
+const char *consumers_present_name(const struct consumers *consumers, const char *name)
+{
+	for (size_t i = 0; i < consumers->rename_count; i++) {
+		if (strcmp(consumers->renames[i].from, name) == 0)
+			return consumers->renames[i].to;
+	}
+	return name;
+}
+
+bool consumers_are_moving(const struct consumers *consumers)
+{
+	bool moving = false;
+
+	for (size_t i = 0; i < consumers->rename_count; i++)
+		moving |= consumers->renames[i].moving;
+	return moving;
+}
+
+bool consumers_have_same_names(const struct consumers *a, const struct consumers *b)
+{
+	bool same = a->rename_count == b->rename_count;
+
+	for (size_t i = 0; same && i < a->rename_count; i++)
+		same = strcmp(a->renames[i].to, consumers_present_name(b, a->renames[i].from)) == 0;
+	return same;
+}
+
+const char *consumers_of_handler(const struct consumers *consumers, const char *handler,
+	const char *named, const char *(*is_known)(void *arg, const char *name), void *arg)
+{
+	const char *found = NULL;
+
+	if (named != NULL)
+		return is_known(arg, consumers_present_name(consumers, named));
+	for (size_t i = 0; found == NULL && i < consumers->unnamed.count; i++) {
+		if (strcmp(consumers->unnamed.items[i], handler) == 0)
+			found = is_known(arg, "");
+	}
+	if (found == NULL)
+		found = is_known(arg, consumers_present_name(consumers, handler));
+	return found != NULL ? found : is_known(arg, consumers_present_name(consumers, ""));
 }
 
 int consumers_copy(struct consumers *consumers, const struct consumer *from, struct err *err)

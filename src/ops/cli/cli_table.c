@@ -137,11 +137,14 @@ const struct command_row cli_commands[] = {
 	{ COMMAND_AUDIT, "audit", "List what operators changed: who, when, what and why", "",
 		"Lists the actions in the audit table, the newest first: those that commands and functions\n"
 		"of the schema did. Searches the last 100000 actions. A plain UPDATE is not among them.\n", 0 },
-	{ COMMAND_CONSUMERS, "consumers", "List the known consumers, or remove one", "[forget NAME]",
+	{ COMMAND_CONSUMERS, "consumers", "List the known consumers, rename or remove one",
+		"[forget NAME | rename NAME NEW_NAME]",
 		"Lists the known consumers: those that a running instance has in its configuration, or had\n"
 		"within inbox.handler_memory. Messages are stored for all of them. Lapsed consumers, for\n"
 		"which nothing more is stored, are listed, too. `consumers forget NAME` removes a consumer\n"
-		"that will not come back; its rows stay. '' stands for the consumer without a name.\n", 2 },
+		"that will not come back; its rows stay. `consumers rename NAME NEW_NAME` gives a consumer\n"
+		"with all its messages another name, while the sidecars run; what still uses the earlier\n"
+		"name means the same consumer. '' stands for the consumer without a name.\n", 3 },
 	{ COMMAND_BACKFILL, "backfill", "Copy messages of other consumers to a new consumer", "NAME",
 		"Copies the messages that the table still holds to a consumer that wants them and does not\n"
 		"have them. The consumer gets the copies of a key in the order of Kafka, and before later\n"

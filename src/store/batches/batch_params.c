@@ -111,6 +111,7 @@ void fill_messages(struct batch_writer *writer, const struct batch *batch, const
 		any_asks |= row->placement.asks != ASKS_NOTHING;
 	}
 	params_bool(params, any_asks);
+	params_bool(params, writer->moving);
 }
 
 void fill_duplicates(

@@ -73,6 +73,11 @@ void batch_writer_free(struct batch_writer *writer)
 	free(writer);
 }
 
+void batch_writer_set_moving(struct batch_writer *writer, bool moving)
+{
+	writer->moving = moving;
+}
+
 void batch_writer_set_ordering(struct batch_writer *writer, enum ordering ordering)
 {
 	writer->ordering = ordering;

@@ -11,7 +11,7 @@
 
 /* The result columns of the statement known_consumers. */
 enum { COLUMN_NAME, COLUMN_ORDERING, COLUMN_KIND, COLUMN_TEXT };
-enum { KIND_TOPIC = 1, KIND_TYPE = 2 };
+enum { KIND_TOPIC = 1, KIND_TYPE, KIND_RENAMED, KIND_MOVING, KIND_UNNAMED };
 
 /* As a JSON array; without texts NULL, which stands for all. */
 static void add_texts(struct params *params, int array, const struct texts *texts)
@@ -66,14 +66,19 @@ static int read_row(const struct rows *rows, int row, struct consumers *out, str
 {
 	const char *name = rows_text(rows, row, COLUMN_NAME);
 	const char *text = rows_text(rows, row, COLUMN_TEXT);
+	int64_t kind = rows_int(rows, row, COLUMN_KIND);
 	struct consumer *consumer = consumers_find(out, name);
 
+	if (kind == KIND_RENAMED || kind == KIND_MOVING)
+		return consumers_add_rename(out, name, text, kind == KIND_MOVING, err);
+	if (kind == KIND_UNNAMED)
+		return consumers_add_unnamed(out, text, err);
 	if (consumer == NULL)
 		consumer = consumers_add(
 			out, name, ordering_of(rows_text(rows, row, COLUMN_ORDERING)));
 	if (consumer == NULL)
 		return err_memory(err);
-	switch (rows_int(rows, row, COLUMN_KIND)) {
+	switch (kind) {
 	case KIND_TOPIC:
 		return consumer_add_topic(consumer, text, err);
 	case KIND_TYPE:

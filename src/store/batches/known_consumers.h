@@ -1,7 +1,7 @@
 /*
  * The table inbox_consumers: every consumer that an instance of the schema lists, or has listed within its memory.
  * All instances store messages for all of them, so that a rolling update that adds a consumer leaves no gap (ADR 0031).
- * Blocking. One thread: the ingest thread, while no batch is sent.
+ * Blocking. One thread: the ingest thread, while no batch is sent, and the main thread before an instance run.
  */
 #ifndef STORE_BATCHES_KNOWN_CONSUMERS_H
 #define STORE_BATCHES_KNOWN_CONSUMERS_H
@@ -21,7 +21,7 @@ struct consumers_listing {
 /* Records the consumers that this instance lists. KNOWN_CONSUMERS_LOCKED: a row was locked and is not recorded. */
 enum { KNOWN_CONSUMERS_LOCKED = 1 };
 int known_consumers_keep(struct db *db, const struct consumers_listing *listing, struct err *err);
-/* Adds the known consumers to `out`. */
+/* Adds the known consumers, the renames, and the handlers of the consumer without a name to `out`. */
 int known_consumers_read(struct db *db, struct consumers *out, struct err *err);
 
 #endif

@@ -19,6 +19,7 @@ struct batch_writer {
 	struct db *db;
 	int32_t instance;
 	enum ordering ordering;
+	bool moving; /* see batch_writer_set_moving() */
 	void (*about_to_commit)(void *arg);
 	void *arg;
 	int64_t highest_seq;        /* of the rows whose COMMIT was answered (rule R3) */
