@@ -30,4 +30,7 @@ MUTANTS = [
     mutant("R30", "expired credentials make messages dead",
            edit("src/bridge/forward/forward.c", "\tif (added_headers_have_files(&forward->headers))\n\t\tstatus_table_renews_credentials(&forward->options.statuses);\n", ""),
            tests=["system/test_forward.py::test_refused_credentials_from_a_file_spend_no_attempt"]),
+    mutant("R30", "a request is sent again within its attempt",
+           edit("src/bridge/forward/request.c", "\tconst bool again = request->sent;\n", "\tconst bool again = false;\n"),
+           tests=["system/test_forward.py::test_an_attempt_is_one_request"]),
 ]

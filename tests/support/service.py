@@ -1,5 +1,6 @@
 """A service that receives messages over HTTP: a real server, which answers as the test decides."""
 
+import contextlib
 import http.server
 import socket
 import ssl
@@ -34,19 +35,31 @@ class Service:
     """Answers each POST with `decide(request)`: a response(), None to close the connection without one, or bytes that are
     written as they are before it is closed."""
 
-    def __init__(self, decide=lambda request: response(), port=None, certificate=None, client_ca=None):
+    def __init__(self, decide=lambda request: response(), port=None, certificate=None, client_ca=None, idle_timeout=None):
         self.decide = decide
         self.port = port or process.free_port()
         self.requests = []
+        self.connections = set()  # that are open
         self.closed = threading.Event()  # set at the end of the test: for decisions that hang
         self._lock = threading.Lock()
         service = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            timeout = idle_timeout  # then the connection is closed
 
             def do_POST(self):
                 service._serve(self)
+
+            def setup(self):
+                service.connections.add(self.client_address)
+                super().setup()
+
+            def finish(self):
+                super().finish()
+                with contextlib.suppress(OSError):
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                service.connections.discard(self.client_address)
 
             def log_message(self, *_):
                 pass
@@ -78,6 +91,9 @@ class Service:
     def wait_count(self, count, timeout=30):
         eventually(lambda: len(self.requests) >= count, timeout, what=f"{count} requests; there are {len(self.requests)}")
         return self.requests
+
+    def wait_closed(self):
+        eventually(lambda: not self.connections, what="the end of all connections")
 
     def stop(self):
         self.closed.set()

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import threading
+import time
 
 import psycopg
 import pytest
@@ -260,7 +261,40 @@ def test_a_lost_sidecar_ends_the_requests_and_the_messages_come_again(start_inbo
     inbox.wait_status("x", "processed")
 
 
+def test_an_attempt_is_one_request(start_inboxd, service, forward, send, inbox):
+    """A worker of the service dies of a message. The message must not get to the next worker within the same attempt."""
+    together = threading.Barrier(8)
+
+    def decide(request):
+        if request.event_id.startswith("deadly"):
+            return None
+        together.wait(30)
+        return response()
+
+    sidecar = start_inboxd(retry={"max_attempts": 1})
+    receiver = service(decide)
+    forward(sidecar, receiver, "--jobs", 8)
+    for number in range(8):  # eight connections stay open
+        send(f"m{number}", key=str(number).encode())
+    inbox.wait_processed(8)
+    send("deadly")
+    send("deadly tombstone", None)
+    assert inbox.wait_status("deadly", "dead")["error_code"] == "HTTP_NO_RESPONSE"
+    inbox.wait_status("deadly tombstone", "dead")
+    assert sorted(request.event_id for request in receiver.requests[8:]) == ["deadly", "deadly%20tombstone"]
+
+
 # Connections
+
+
+def test_a_connection_that_the_service_has_closed_costs_no_attempt(inboxd, service, forward, send, inbox):
+    receiver = service(idle_timeout=0.1)
+    forward(inboxd, receiver)
+    for name in ("a", "b", "c"):
+        send(name)
+        assert inbox.wait_status(name, "processed")["retry_count"] == 0
+        receiver.wait_closed()
+    assert len({request.peer for request in receiver.requests}) == len(receiver.requests) == 3
 
 
 def test_connections_stay_open(inboxd, service, forward, send, inbox):
@@ -271,6 +305,18 @@ def test_connections_stay_open(inboxd, service, forward, send, inbox):
     inbox.wait_processed(50)
     assert [request.event_id for request in receiver.requests] == [f"m{number}" for number in range(50)]
     assert len({request.peer for request in receiver.requests}) == 1
+
+
+@pytest.mark.slow
+def test_a_connection_that_was_idle_for_two_seconds_is_not_used_again(inboxd, service, forward, send, inbox):
+    """Many services close such a connection soon, perhaps while the next request is on its way."""
+    receiver = service()
+    forward(inboxd, receiver)
+    for name in ("a", "b"):
+        send(name)
+        inbox.wait_status(name, "processed")
+        time.sleep(2.5)
+    assert len({request.peer for request in receiver.requests}) == 2
 
 
 def test_jobs_are_requests_at_the_same_time_and_no_more(inboxd, service, forward, send, inbox):

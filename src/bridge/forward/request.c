@@ -14,6 +14,7 @@ enum {
 	LATE_MS = 2000, /* how long after the deadline the request waits for the cancel of inboxd */
 	RETRY_AFTER_MAX_S = 24 * 60 * 60, /* a longer Retry-After is cut */
 	REASON_BODY_BYTES = 300,          /* of a response, in a reason */
+	IDLE_MAX_S = 1, /* many services close a connection that is idle for 2 or 5 s */
 };
 
 /* --- The handle -------------------------------------------------------------------------------- */
@@ -29,6 +30,23 @@ static size_t take_response(char *bytes, size_t size, size_t count, void *arg)
 	}
 	buf_add(&request->response, bytes, count);
 	return count;
+}
+
+/* libcurl calls this each time when a connection is ready for the request. It sends a request a second time, up to five
+ * times more, if the service has closed a connection that was used before, without a byte of a response: the service may have
+ * closed it before the request came. But it may also have died of this message, and then another worker would get it within
+ * the same attempt. libcurl has no option against that. */
+static int send_once(void *arg, char *ip, char *local_ip, int port, int local_port)
+{
+	struct request *request = arg;
+	const bool again = request->sent;
+
+	(void)ip;
+	(void)local_ip;
+	(void)port;
+	(void)local_port;
+	request->sent = true;
+	return again ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
 #define SET(option, value)                                                                         \
@@ -68,6 +86,9 @@ static CURLcode set_options(struct request *request, const struct forward_option
 	SET(CURLOPT_ERRORBUFFER, request->words);
 	SET(CURLOPT_WRITEFUNCTION, take_response);
 	SET(CURLOPT_WRITEDATA, request);
+	SET(CURLOPT_PREREQFUNCTION, send_once);
+	SET(CURLOPT_PREREQDATA, request);
+	SET(CURLOPT_MAXAGE_CONN, (long)IDLE_MAX_S);
 	SET(CURLOPT_PRIVATE, request);
 	SET(CURLOPT_POST, 1L);
 	SET(CURLOPT_USERAGENT, "inboxd/" INBOXD_VERSION);
@@ -233,6 +254,7 @@ int request_prepare(struct request *request, const struct forward_options *optio
 	buf_trim(&request->response, 65536);
 	buf_reset(&request->response);
 	request->overflow = false;
+	request->sent = false;
 	request->words[0] = '\0';
 	if (!build(request, options->structured, headers, event))
 		return err_memory(err);
@@ -256,13 +278,9 @@ static long status_of(const struct request *request)
 
 enum request_end request_end_of(const struct request *request, CURLcode result)
 {
-	curl_off_t ready_us = 0;
-
 	if (result == CURLE_OK || (request->overflow && status_of(request) != 0))
 		return REQUEST_ANSWERED;
-	/* It is 0 as long as the connection, with TLS, was not ready for the request. */
-	(void)curl_easy_getinfo(request->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
-	return ready_us == 0 ? REQUEST_NOT_REACHED : REQUEST_LOST;
+	return request->sent ? REQUEST_LOST : REQUEST_NOT_REACHED;
 }
 
 static bool has_content_type(const struct request *request, const char *part)
@@ -314,6 +332,18 @@ static void put_result(struct request *request, struct bridge_verdict *out)
 		out->result = (struct bytes){ request->response.data, request->response.length };
 }
 
+static void put_no_response(struct request *request, CURLcode result, struct bridge_verdict *out)
+{
+	const char *words = request->words[0] != '\0' ? request->words : curl_easy_strerror(result);
+
+	/* by send_once() */
+	if (result == CURLE_ABORTED_BY_CALLBACK)
+		words = "the service has closed the connection";
+	(void)snprintf(out->code, sizeof(out->code), "%s",
+		result == CURLE_OPERATION_TIMEDOUT ? "TIMEOUT" : "HTTP_NO_RESPONSE");
+	(void)snprintf(out->reason, sizeof(out->reason), "no response of the service: %s", words);
+}
+
 void request_verdict(struct request *request, CURLcode result,
 	const struct forward_options *options, struct bridge_verdict *out)
 {
@@ -321,10 +351,7 @@ void request_verdict(struct request *request, CURLcode result,
 
 	*out = (struct bridge_verdict){ .status = BRIDGE_RETRY, .delay_ms = -1 };
 	if (request_end_of(request, result) != REQUEST_ANSWERED) {
-		(void)snprintf(out->code, sizeof(out->code), "%s",
-			result == CURLE_OPERATION_TIMEDOUT ? "TIMEOUT" : "HTTP_NO_RESPONSE");
-		(void)snprintf(out->reason, sizeof(out->reason), "no response of the service: %s",
-			request->words[0] != '\0' ? request->words : curl_easy_strerror(result));
+		put_no_response(request, result, out);
 		return;
 	}
 	out->status = status_table_find(&options->statuses, status);

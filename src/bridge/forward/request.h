@@ -18,6 +18,7 @@ struct request {
 	struct buf response;             /* the body that came */
 	bool overflow;                   /* it was longer than BRIDGE_RESULT_MAX */
 	struct inbox_delivery *delivery; /* NULL = the request is free */
+	bool sent;                       /* once; the service may have the message */
 	int64_t give_up_ms;              /* when to stop although inboxd has not cancelled it */
 	char words[CURL_ERROR_SIZE];
 };
