@@ -285,3 +285,23 @@ BEGIN
         PERFORM inbox.finish_page(filter, after_seq, reason, affected);
     END IF;
 END $$;
+
+-- The backfills whose last page was committed in the last ten minutes, of the consumers that they were for: what they have copied
+-- since they began, and whether a command runs at present. A command that counts or asks has no page yet. The definer reads the
+-- audit, which a sidecar may not read; each page has a row there.
+CREATE OR REPLACE FUNCTION inbox.recent_backfills() RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object('consumer', c.name, 'who', b.who, 'copied', b.copied, 'began_at', b.began_at,
+               'copied_at', b.copied_at, 'seq', b.seq, 'until_seq', b.until_seq, 'runs', EXISTS (
+                   SELECT FROM pg_stat_activity a WHERE a.datname = current_database() AND a.application_name = 'inboxd backfill'))
+               ORDER BY c.name), '[]')
+    FROM inbox.inbox_consumers c
+    CROSS JOIN LATERAL (
+        SELECT a.who, a.filter ->> 'until_seq' AS until_seq, sum(a.affected)::bigint AS copied, min(a.at) AS began_at,
+               max(a.at) AS copied_at, coalesce(max((a.filter ->> 'after_seq')::bigint), 0) AS seq
+        FROM (SELECT l.* FROM inbox.inbox_audit l ORDER BY l.seq DESC LIMIT 100000) a
+        WHERE a.action = 'backfill' AND a.filter ->> 'consumer' = c.name
+        GROUP BY a.who, a.filter ->> 'until_seq'
+        ORDER BY max(a.seq) DESC LIMIT 1) b
+    WHERE c.backfill_until > clock_timestamp() AND b.copied_at > clock_timestamp() - interval '10 minutes'
+$$;

@@ -26,6 +26,9 @@ $$;
 -- been due, or parked although no earlier message blocks it. The schema does not know whether a message has a handler,
 -- because subscriptions belong to a sidecar. But it can find messages behind another one: of the first 10,000 parked
 -- rows of a stream it takes the first one that has no earlier row, neither waiting nor claimed from the table.
+--
+-- claimed: a count may also end because it has passed many rows that are done; claimed_is_exact says so. backfills: those of
+-- the last ten minutes.
 CREATE OR REPLACE FUNCTION inbox.status() RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
     WITH tried_again AS MATERIALIZED (
@@ -100,6 +103,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
         'parked', (SELECT least(coalesce(sum(p.parked), 0), 10000) FROM state p),
         'oldest_waiting_seconds', (SELECT CASE WHEN min(p.oldest) > now() THEN 0
                                         ELSE extract(epoch FROM now() - min(p.oldest))::bigint END FROM state p),
+        'claimed', coalesce(cardinality(held.seqs), 0),
+        'claimed_is_exact', held.last_seq IS NULL,
+        'backfills', inbox.recent_backfills(),
         'dead', (SELECT count(*) FROM (SELECT 1 FROM inbox.inbox_messages d
                                        WHERE d.dead_at IS NOT NULL LIMIT 10000) d),
         'rejects', (SELECT count(*) FROM (SELECT 1 FROM inbox.inbox_rejects LIMIT 10000) r),
@@ -124,4 +130,5 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
                            'ordering', p.ordering, 'waiting', p.waiting, 'parked', p.parked,
                            'updated_at', p.updated_at) ORDER BY p.topic, p.kafka_partition), '[]')
                        FROM state p))
+    FROM inbox.look_page('{"status": "claimed"}', 0, 10000) held
 $$;

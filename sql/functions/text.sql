@@ -31,9 +31,10 @@ END $$;
 -- An error without its variable parts: ids, quoted values, numbers.
 CREATE OR REPLACE FUNCTION inbox.error_shape(error text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT left(regexp_replace(regexp_replace(regexp_replace(regexp_replace(left(error, 1000),
+    SELECT regexp_replace(regexp_replace(regexp_replace(regexp_replace(
+        CASE WHEN length(error) > 1000 THEN left(error, 500) || ' … ' || right(error, 500) ELSE error END,
         '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}', '<id>', 'g'),
         '"[^"]*"|(^|(?<=[^[:alnum:]]))''[^'']*''', '<text>', 'g'),
         E'\\m(0x[0-9a-fA-F]+|(?=[a-fA-F]*[0-9])[0-9a-fA-F]{12,})\\M', '<id>', 'g'),
-        '[0-9]+', '#', 'g'), 200)
+        '[0-9]+', '#', 'g')
 $$;

@@ -37,7 +37,7 @@ static int print_list(const struct op *op, const struct list *list, struct err *
 	if (op->cli->json)
 		op_print_lines(rows, list->cells);
 	else
-		op_print_table(rows, list->titles, list->cells);
+		op_print_table(rows, list->titles, list->cells, true);
 	return 0;
 }
 

@@ -38,7 +38,7 @@ static const struct listing deaths = { QUERY_OP_LIST, true, "messages", NULL, 10
 		"ERROR" },
 	BY_DIED };
 static const struct listing groups = { QUERY_OP_GROUPS, false, NULL, "groups", 8,
-	{ "MESSAGES", "CONSUMER", "TYPE", "CODE", "ERROR", "FIRST", "LAST", "LATEST SEQ" } };
+	{ "MESSAGES", "CONSUMER", "TYPE", "CODE", "FIRST", "LAST", "LATEST SEQ", "ERROR" } };
 static const struct listing rejects = { QUERY_OP_LIST_REJECTS, true, NULL, NULL, 5,
 	{ "SEQ", "RECORD", "BYTES", "RECEIVED", "REASON" } };
 static const struct listing conflicts = { QUERY_OP_LIST_CONFLICTS, true, NULL, NULL, 6,
@@ -142,7 +142,7 @@ static void print_listing(
 	if (op->cli->json)
 		op_print_lines(found, listing->cells);
 	else
-		op_print_table(found, listing->titles, listing->cells);
+		op_print_table(found, listing->titles, listing->cells, listing == &groups);
 	if (ferror(stdout) != 0)
 		return;
 	if (!op->cli->json)

@@ -65,13 +65,14 @@ static int check_right(const struct op *op, struct err *err)
 }
 
 /* The application name distinguishes an operator's connection from those of the sidecars in
- * pg_stat_activity. */
+ * pg_stat_activity. By that of a backfill, inbox.recent_backfills() knows whether it runs. */
 int op_open(struct op *op, struct err *err)
 {
 	const struct db_options options = {
 		.postgres = &op->config->postgres,
 		.schema = op->config->inbox.schema,
-		.application = "inboxd command",
+		.application =
+			op->cli->command == COMMAND_BACKFILL ? "inboxd backfill" : "inboxd command",
 		.lock_timeout_ms = LOCK_TIMEOUT_MS,
 		.idle_timeout_ms = IDLE_TIMEOUT_MS,
 		.statement_timeout_ms = STATEMENT_TIMEOUT_MS,

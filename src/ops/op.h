@@ -98,14 +98,15 @@ bool op_has_filter(const struct cli *cli);
  * TAB are kept when `lines` is true. */
 void op_print_text(FILE *out, struct bytes text, bool lines);
 /* The first `columns` columns of the rows, all of them text, under their titles. The column CONSUMER
- * is left out when no row names one, and each column without a title. */
-void op_print_table(const struct rows *rows, const char *const *titles, int columns);
+ * is left out when no row names one, and each column without a title. In a terminal the last column is cut at the end of
+ * a line, unless the rows are printed whole. */
+void op_print_table(const struct rows *rows, const char *const *titles, int columns, bool whole);
 /* One column, one line per row, unchanged: JSON. */
 void op_print_lines(const struct rows *rows, int column);
 /* With --json: the object that a command with changes prints. `count`: messages changed, or for a
  * dry run the number that would be changed. Without --json: prints nothing. */
 void op_print_change(const struct op *op, const char *action, int64_t count);
-/* Columns: section, name, value, all of them text. A new section starts with a title. */
+/* Columns: section, name, value, all of them text. A new section starts with a title. A value can have several lines. */
 void op_print_facts(const struct rows *rows);
 /* The trace and the events that a message, or a request with a key, has caused: the columns of op_caused.sql. NULL = they were not read, and stderr says why: it does not end a command that shows more. */
 struct rows *op_read_caused(

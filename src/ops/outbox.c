@@ -23,7 +23,7 @@ static int status(const struct op *op, struct err *err)
 	params_jsonb(&params, rows_bytes(rows, 0, 0));
 	r = db_run(op->db, QUERY_OP_OUTBOX_STATUS_FACTS, &params, &facts, err);
 	if (r == 0)
-		op_print_table(facts, titles, 2);
+		op_print_table(facts, titles, 2, true);
 	return r;
 }
 

@@ -33,7 +33,7 @@ static int list(const struct op *op, struct err *err)
 	if (op->cli->json)
 		op_print_lines(rows, 9);
 	else
-		op_print_table(rows, titles, 9);
+		op_print_table(rows, titles, 9, false);
 	if (!op->cli->json && rows_count(rows) == limit && limit < MOST_LIMIT)
 		(void)fputs("there may be more: --limit, --scope, --status\n", stderr);
 	return 0;

@@ -31,20 +31,20 @@ static int print_status(const struct op *op, const struct params *status, struct
 		r = db_run(op->db, QUERY_OP_STATUS_PAUSES, status, &pauses, err);
 	if (r != 0)
 		return r;
-	op_print_table(facts, facts_titles, 2);
+	op_print_table(facts, facts_titles, 2, true);
 	(void)putchar('\n');
-	op_print_table(partitions, partition_titles, 7);
+	op_print_table(partitions, partition_titles, 7, true);
 	if (rows_count(handlers) > 0) {
 		(void)putchar('\n');
-		op_print_table(handlers, handler_titles, 3);
+		op_print_table(handlers, handler_titles, 3, true);
 	}
 	if (rows_count(consumers) > 0) {
 		(void)putchar('\n');
-		op_print_table(consumers, consumer_titles, 3);
+		op_print_table(consumers, consumer_titles, 3, true);
 	}
 	if (rows_count(pauses) > 0) {
 		(void)putchar('\n');
-		op_print_table(pauses, pause_titles, 6);
+		op_print_table(pauses, pause_titles, 6, true);
 	}
 	return 0;
 }

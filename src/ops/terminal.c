@@ -1,13 +1,16 @@
 /*
  * Output for a person, and the questions to one. See op.h. Texts of messages come from strangers:
- * whatever could control a terminal is printed as '?', and a line break within a line as a blank.
+ * whatever could control a terminal is printed as '?', and a line break within a line of a table as a blank.
  */
 #include <ctype.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "base/text/utf8.h"
 #include "ops/op.h"
@@ -16,29 +19,71 @@
 #define WIDEST                                                                                     \
 	80 /* a wider cell moves the rest of its line; otherwise it would fill up all lines */
 
+#define LEAST  20 /* columns of the last cell */
+
 #define BLANKS " \t\r\n"
 
-/* C0, DEL, and C1 in UTF-8 (0xC2 0x80 to 0xC2 0x9F). */
-static bool is_control(const unsigned char *at, size_t length)
+/* The code of a character that utf8_character() has accepted. */
+static uint32_t code_of(const unsigned char *at, size_t length)
 {
-	if (length == 2)
-		return at[0] == 0xc2 && at[1] < 0xa0;
-	return length == 1 && (at[0] < ' ' || at[0] == 0x7f);
+	uint32_t code = length == 1 ? at[0] : at[0] & (0xffU >> (length + 1));
+
+	for (size_t i = 1; i < length; i++)
+		code = code << 6 | (at[i] & 0x3fU);
+	return code;
 }
 
-/* Writes the text, unless `out` is NULL, and returns the number of characters. */
-static size_t put_text(FILE *out, struct bytes text, bool lines)
+/* Control characters, and those that a terminal does not show but that change the order or the lines of the others: marks
+ * and overrides of the direction, line separators, the byte order mark. */
+static bool is_control(uint32_t code)
+{
+	return code < ' ' || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
+	       code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
+	       (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;
+}
+
+/* How many columns of a terminal a character takes: 2 for many of East Asia, 0 for one that joins the one before it. The
+ * program has the locale C, which knows ASCII only. */
+static size_t columns_of(uint32_t code)
+{
+	static locale_t unicode;
+	locale_t before;
+	int columns;
+
+	if (code < 0x7f)
+		return 1;
+	if (unicode == (locale_t)0)
+		unicode = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+	if (unicode == (locale_t)0)
+		return 1;
+	before = uselocale(unicode);
+	columns = wcwidth((wchar_t)code);
+	(void)uselocale(before);
+	return columns < 0 ? 1 : (size_t)columns;
+}
+
+/* Writes at most so many columns of the text, unless `out` is NULL, and returns how many it takes. */
+static size_t put_text(FILE *out, struct bytes text, bool lines, size_t most)
 {
 	const unsigned char *at = text.data;
 	const unsigned char *end = at + text.length;
-	size_t count = 0;
+	size_t used = 0;
 
-	for (size_t length; at < end; at += length, count++) {
+	for (size_t length; at < end; at += length) {
 		bool blank = *at == '\n' || *at == '\t';
-		bool good;
+		size_t columns = 1;
+		bool good = false;
 
 		length = utf8_character(at, (size_t)(end - at));
-		good = length > 0 && (blank ? lines : !is_control(at, length));
+		if (blank) {
+			good = lines;
+		} else if (length > 0 && !is_control(code_of(at, length))) {
+			good = true;
+			columns = columns_of(code_of(at, length));
+		}
+		if (used + columns > most)
+			break;
+		used += columns;
 		if (out != NULL && good)
 			(void)fwrite(at, 1, length, out);
 		else if (out != NULL)
@@ -46,13 +91,13 @@ static size_t put_text(FILE *out, struct bytes text, bool lines)
 		if (length == 0)
 			length = 1;
 	}
-	return count;
+	return used;
 }
 
 void op_print_text(FILE *out, struct bytes text, bool lines)
 {
 	if (text.data != NULL)
-		(void)put_text(out, text, lines);
+		(void)put_text(out, text, lines, SIZE_MAX);
 }
 
 /* NULL is shown as "-", which an empty text is not. */
@@ -63,13 +108,13 @@ static struct bytes cell(const struct rows *rows, int row, int column)
 	return text.data == NULL ? bytes_of("-") : text;
 }
 
-/* In characters, not in bytes. */
+/* In columns of a terminal. */
 static size_t width_of(const struct rows *rows, const char *title, int column)
 {
 	size_t width = strlen(title);
 
 	for (int row = 0; row < rows_count(rows); row++) {
-		size_t size = put_text(NULL, cell(rows, row, column), false);
+		size_t size = put_text(NULL, cell(rows, row, column), false, SIZE_MAX);
 
 		if (size > width)
 			width = size;
@@ -77,11 +122,40 @@ static size_t width_of(const struct rows *rows, const char *title, int column)
 	return width > WIDEST ? WIDEST : width;
 }
 
-/* The last column of a line has no padding. */
-static void pad(size_t used, size_t width, bool last)
+/* Blanks up to the next column of the table. Returns where it begins. */
+static size_t pad(size_t used, size_t width)
 {
-	(void)printf(
-		"%*s", last ? 0 : (int)(used < width ? width - used + 2 : 2), last ? "\n" : "");
+	size_t blanks = used < width ? width - used + 2 : 2;
+
+	(void)printf("%*s", (int)blanks, "");
+	return used + blanks;
+}
+
+/* Columns of the terminal; 0 = stdout is none, so that its reader gets whole lines. */
+static size_t terminal_width(void)
+{
+	struct winsize size;
+
+	if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
+		return 0;
+	return size.ws_col;
+}
+
+/* The last cell of a row. In a terminal it is cut at the end of the line in which it begins, or of the next one, if less than
+ * LEAST columns were left of it. */
+static void put_last(struct bytes text, size_t used, size_t width)
+{
+	size_t room = width == 0 ? SIZE_MAX : width - used % width;
+
+	if (room < LEAST)
+		room += width;
+	if (put_text(NULL, text, false, SIZE_MAX) <= room) {
+		(void)put_text(stdout, text, false, SIZE_MAX);
+	} else {
+		(void)put_text(stdout, text, false, room - 1);
+		(void)fputs("…", stdout);
+	}
+	(void)putchar('\n');
 }
 
 /* An inbox without names of consumers shows nothing of them. */
@@ -96,29 +170,47 @@ static bool is_shown(const struct rows *rows, const char *title, int column)
 	return shown;
 }
 
+struct table {
+	const struct rows *rows;
+	const char *const *titles;
+	int columns;
+	size_t *widths; /* 0 = the column is not printed */
+	size_t width;   /* at which a line ends; 0 = nowhere */
+};
+
+/* Row -1 = the titles. */
+static void print_cells(const struct table *table, int row)
+{
+	size_t used = 0;
+
+	for (int column = 0; column < table->columns; column++) {
+		struct bytes text;
+
+		if (table->widths[column] == 0)
+			continue;
+		text = row < 0 ? bytes_of(table->titles[column]) : cell(table->rows, row, column);
+		if (column == table->columns - 1)
+			put_last(text, used, table->width);
+		else
+			used += pad(put_text(stdout, text, false, SIZE_MAX), table->widths[column]);
+	}
+}
+
 /* The widths need all rows before the first line is printed; a page of rows is in memory anyway. A
  * reader that has ended (ferror) stops the output early. */
-void op_print_table(const struct rows *rows, const char *const *titles, int columns)
+void op_print_table(const struct rows *rows, const char *const *titles, int columns, bool whole)
 {
 	CLEANUP(freep) size_t *widths = calloc((size_t)columns, sizeof(*widths));
+	const struct table table = { rows, titles, columns, widths, whole ? 0 : terminal_width() };
 
 	if (widths == NULL)
 		return;
 	for (int column = 0; column < columns; column++) {
-		if (!is_shown(rows, titles[column], column))
-			continue; /* its width stays 0 */
-		widths[column] = width_of(rows, titles[column], column);
-		(void)fputs(titles[column], stdout);
-		pad(strlen(titles[column]), widths[column], column == columns - 1);
+		if (is_shown(rows, titles[column], column))
+			widths[column] = width_of(rows, titles[column], column);
 	}
-	for (int row = 0; row < rows_count(rows) && ferror(stdout) == 0; row++) {
-		for (int column = 0; column < columns; column++) {
-			if (widths[column] == 0)
-				continue;
-			pad(put_text(stdout, cell(rows, row, column), false), widths[column],
-				column == columns - 1);
-		}
-	}
+	for (int row = -1; row < rows_count(rows) && ferror(stdout) == 0; row++)
+		print_cells(&table, row);
 }
 
 void op_print_lines(const struct rows *rows, int column)
@@ -139,6 +231,26 @@ void op_print_change(const struct op *op, const char *action, int64_t count)
 			op->details == NULL ? "" : op->details);
 }
 
+/* The second line and those behind it are indented, so that none of them can be taken for the name of a value. */
+static void print_value(struct bytes value)
+{
+	const char *at = value.data;
+	size_t left = value.length;
+
+	while (left > 0 && at[left - 1] == '\n')
+		left--;
+	while (left > 0) {
+		const char *end = memchr(at, '\n', left);
+		size_t length = end == NULL ? left : (size_t)(end - at);
+
+		op_print_text(stdout, (struct bytes){ at, length }, false);
+		(void)fputs(end == NULL ? "" : "\n      ", stdout);
+		at += length + (end != NULL);
+		left -= length + (end != NULL);
+	}
+	(void)putchar('\n');
+}
+
 void op_print_facts(const struct rows *rows)
 {
 	const char *section = "";
@@ -151,8 +263,7 @@ void op_print_facts(const struct rows *rows)
 		(void)fputs("  ", stdout);
 		op_print_text(stdout, rows_bytes(rows, i, 1), false);
 		(void)fputs(": ", stdout);
-		op_print_text(stdout, rows_bytes(rows, i, 2), false);
-		(void)putchar('\n');
+		print_value(rows_bytes(rows, i, 2));
 	}
 }
 

@@ -3,10 +3,12 @@ for each wrong argument."""
 
 import datetime
 import json
+import re
 
 import psycopg
 import pytest
 
+from support.wait import eventually
 from test_functions import insert, row_of
 
 
@@ -610,6 +612,28 @@ def test_every_change_is_audited_under_the_session_user(db, connect, call):
         assert entry["reason"] == "why"
 
 
+def test_status_shows_a_backfill_that_runs_and_one_that_was_interrupted(db, statements, connect):
+    db.execute("INSERT INTO inbox.inbox_consumers (name, ordering, memory) VALUES ('stats', 'key', '1 day'), ('other', 'key', '1 day')")
+    for n in range(5):
+        processed(db, f"m{n}")
+    filter_of = json.dumps({"consumer": "stats", "until_seq": 5})
+    assert value(db, "SELECT inbox.status()")["backfills"] == []
+    for after in 0, 2:
+        db.execute("SELECT inbox.backfill_page(%s::jsonb, %s, 2, 'why')", [filter_of, after])
+
+    def shown():
+        rows = dict(row for row in statements.run("op_status_facts", value(db, "SELECT inbox.status()::text")))
+        return rows.get("backfill")
+
+    words = r"to the consumer 'stats' by \S+: 4 copied since \S+Z, at seq 2 of 5, "
+    session = connect(application_name="inboxd backfill")
+    assert re.fullmatch(words + "runs", shown())
+    session.close()
+    eventually(lambda: re.fullmatch(words + "has ended, or was interrupted: no command runs it now", shown()), timeout=30)
+    db.execute("UPDATE inbox.inbox_audit SET at = at - interval '11 minutes'")
+    assert shown() is None
+
+
 def test_status_prints_times_in_utc(db, statements):
     db.execute("INSERT INTO inbox.inbox_pauses (kind, name, since, who) VALUES ('topic', 'orders', '2020-01-01 00:00Z', 'me')")
     db.execute("INSERT INTO inbox.inbox_handlers (name, subscriptions, memory, known_since, connected_at, last_seen_at)"
@@ -807,8 +831,11 @@ def test_status_counts(db):
     waiting(db, "p", available_at="infinity")
     dead(db, "d")
     processed(db, "done")
+    for name in "born", "from the table":
+        insert(db, name, claimed_by=1, delivery_count=1 if name == "born" else 2, claim_number=1)
     status = value(db, "SELECT inbox.status()")
     assert (status["waiting"], status["parked"], status["dead"]) == (2, 1, 1)
+    assert (status["claimed"], status["claimed_is_exact"]) == (2, True)
     assert status["oldest_waiting_seconds"] > 86400
     assert [entry["kafka_partition"] for entry in status["partitions"]] == [0, 1, 2, 3]
     assert [entry["name"] for entry in status["instances"]] == ["me"]
@@ -883,6 +910,7 @@ def test_status_costs_the_same_at_any_size(db):
     ("facade", "facade"),
     (None, None),
     ("", ""),
+    ("Traceback " + "x" * 2000 + " no route to host 17", "Traceback " + "x" * 490 + " … " + "x" * 480 + " no route to host #"),
 ])
 def test_the_shape_of_an_error_replaces_variable_parts(db, error, shape):
     assert value(db, "SELECT inbox.error_shape(%s)", error) == shape

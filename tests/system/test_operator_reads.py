@@ -1,12 +1,20 @@
 """What operators read: list and show, and the numbers on which they agree."""
 
+import contextlib
 import datetime
+import fcntl
 import json
+import os
+import pty
 import re
+import struct
+import subprocess
+import termios
 
 import pytest
 
 from support.scripts import always, by_id
+from support.sidecar import binary
 from support.wait import eventually
 from support.wire import CLOSE, dead, NEVER, retry, snooze
 
@@ -188,12 +196,44 @@ def test_list_dead_is_by_time_of_death(deaths, inbox):
     assert ids("--dead", "--after", str(seq)) == ["e0", "e1"]
 
 
-def test_a_group_shows_the_beginning_of_a_long_error(deaths, inbox):
-    inbox.execute("UPDATE inbox.inbox_messages SET error = repeat('no price ', 20)")
-    (row,) = cells(run(deaths, "list", "--dead", "--group"))
-    assert row["ERROR"] == ("no price " * 20)[:59] + "…"
+def on_terminal(sidecar, columns, *arguments):
+    """The lines that a command prints on a terminal of this width, without line breaks of the terminal."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    with subprocess.Popen([binary(), *arguments, "-c", sidecar.config_file], env=sidecar.env, stdout=follower) as child:
+        os.close(follower)
+        seen = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while chunk := os.read(leader, 65536):
+                seen += chunk
+        os.close(leader)
+        assert child.wait(30) == 0
+    return seen.decode().replace("\r\n", "\n").splitlines()
+
+
+def test_a_long_error_is_cut_at_the_width_of_a_terminal_and_nowhere_else(deaths, inbox):
+    error = "no price for " + "item " * 2000 + "because the currency is unknown"
+    inbox.execute("UPDATE inbox.inbox_messages SET error = %s, error_code = NULL", [error.replace(" because", "\nbecause")])
+    assert [row["ERROR"] for row in cells(run(deaths, "list", "--dead"))] == [error] * 3
+    for columns in 80, 200:
+        lines = on_terminal(deaths, columns, "list", "--dead")
+        assert all(line.endswith("…") and len(line) % columns == 0 for line in lines[1:]), lines
+    for table in run(deaths, "list", "--dead", "--group"), "\n".join(on_terminal(deaths, 80, "list", "--dead", "--group")):
+        (row,) = cells(table)
+        assert row["ERROR"].startswith("no price for item ") and row["ERROR"].endswith(" because the currency is unknown")
     (group,) = objects(run(deaths, "list", "--dead", "--group", "--json"))
-    assert group["error_shape"] == inbox.value("SELECT error_shape FROM inbox.dead_groups") and len(group["error_shape"]) > 60
+    assert group["error_shape"] == inbox.value("SELECT error_shape FROM inbox.dead_groups")
+    assert f"\n  error: no price for {'item ' * 2000}".rstrip() + "\n      because the currency is unknown\n" in run(deaths, "show", "e0")
+
+
+def test_a_table_counts_the_columns_of_a_terminal(deaths, inbox):
+    """A key of East Asia takes two columns a character, an accent none; nothing may change the direction of the line."""
+    for event_id, name in ("e0", "注文"), ("e1", "e\u0301"), ("e2", "a\u202eb\u2028c"):
+        inbox.execute("UPDATE inbox.inbox_messages SET event_type = %s WHERE event_id = %s", [name, event_id])
+    head, *lines = run(deaths, "list", "--dead").splitlines()
+    column = head.index("EVENT ID")
+    assert [line.index(event_id) for line, event_id in zip(lines, ("e2", "e0", "e1"))] == [column, column - 2, column + 1]
+    assert "a?b?c" in lines[0]
 
 
 @pytest.mark.parametrize(("code", "error", "shown"), [

@@ -3,9 +3,7 @@
 -- Caller: ops/list.c. Index: inbox_audit_pkey.
 -- $1 filter (received_from, received_to: of the action, who, action or the first words of it: skip is skip_key), $2 most rows.
 SELECT to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), a.who, a.action, a.affected::text,
-       CASE WHEN length(a.reason) > 60 THEN left(a.reason, 59) || '…' ELSE a.reason END,
-       CASE WHEN length(w.words) > 100 THEN left(w.words, 99) || '…' ELSE w.words END,
-       (to_jsonb(a) - 'total')::text, a.total
+       a.reason, w.words, (to_jsonb(a) - 'total')::text, a.total
 FROM (SELECT inbox.check_filter('audit', $1::jsonb - '{who,action}'::text[] || '{"status": "any"}', '{any}') AS filter OFFSET 0) f
 CROSS JOIN LATERAL (
     SELECT l.seq, l.at, l.who, l.action, l.filter, l.reason, l.affected, count(*) OVER () AS total

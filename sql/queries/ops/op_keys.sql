@@ -7,8 +7,7 @@ SELECT k.consumer, k.topic, k.kafka_partition::text, coalesce(k.key_text, E'\\x'
        k.waiting::text || CASE WHEN k.waiting = 10000 THEN ' or more' ELSE '' END,
        to_char(k.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), k.event_id, k.status,
        to_char(k.next_attempt AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-       CASE WHEN length(w.words) > 60 THEN left(w.words, 59) || '…' ELSE w.words END,
-       row_to_json(k)::text, k.seq, p.looked, p.last_seq
+       w.words, row_to_json(k)::text, k.seq, p.looked, p.last_seq
 FROM inbox.look_keys(inbox.check_keys($1::jsonb), $2::bigint, $3::int) p
 LEFT JOIN LATERAL unnest(p.seqs) WITH ORDINALITY AS s(seq, n) ON true
 LEFT JOIN LATERAL inbox.describe_key(s.seq) k ON s.seq IS NOT NULL

@@ -6,8 +6,7 @@
 SELECT m.seq::text, m.status, m.consumer, concat(m.topic, '/', m.kafka_partition, '/', m.kafka_offset), m.event_type, m.event_id,
        m.retry_count::text, to_char(m.received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        to_char(m.dead_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-       CASE WHEN length(t.error) > 60 THEN left(t.error, 59) || '…' ELSE t.error END,
-       row_to_json(m)::text, m.seq, p.looked, p.last_seq
+       t.error, row_to_json(m)::text, m.seq, p.looked, p.last_seq
 FROM inbox.look_page(inbox.check_filter('list', $1::jsonb,
          ARRAY['any', 'waiting', 'retrying', 'parked', 'claimed', 'processed', 'dead'])
          || jsonb_build_object('order', $4::text), $2::bigint, $3::int) p

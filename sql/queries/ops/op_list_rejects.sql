@@ -4,7 +4,7 @@
 -- payload its length.
 SELECT r.seq::text, concat(r.topic, '/', r.kafka_partition, '/', r.kafka_offset), r.payload_bytes::text,
        to_char(r.received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-       CASE WHEN length(r.reason) > 100 THEN left(r.reason, 99) || '…' ELSE r.reason END, row_to_json(r)::text, r.seq
+       r.reason, row_to_json(r)::text, r.seq
 FROM (SELECT inbox.check_filter('list', $1::jsonb || '{"status": "any"}', '{any}') AS filter OFFSET 0) f
 CROSS JOIN LATERAL (
     SELECT r.seq, r.topic, r.kafka_partition, r.kafka_offset, r.kafka_timestamp, r.key, r.headers,

@@ -4,9 +4,7 @@
 SELECT e.seq::text, e.status, coalesce(e.topic, '{' || e.aggregate || '}'),
        coalesce(inbox.try_text(e.key), E'\\x' || encode(e.key, 'hex')), e.event_type, e.event_id,
        to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-       CASE WHEN length(concat_ws(': ', e.error_code, e.error)) > 60
-            THEN left(concat_ws(': ', e.error_code, e.error), 59) || '…' ELSE concat_ws(': ', e.error_code, e.error) END,
-       row_to_json(e)::text, e.seq, p.looked, p.last_seq
+       concat_ws(': ', e.error_code, e.error), row_to_json(e)::text, e.seq, p.looked, p.last_seq
 FROM inbox.outbox_page(inbox.check_outbox_filter('list', $1::jsonb,
          ARRAY['any', 'waiting', 'retrying', 'parked', 'published', 'dead']), $2::bigint, $3::int) p
 LEFT JOIN LATERAL unnest(p.seqs) WITH ORDINALITY AS s(seq, n) ON true

@@ -4,7 +4,7 @@
 SELECT r.scope, r.key, r.operation, CASE WHEN r.lost THEN 'PENDING, lost' ELSE r.state END, r.attempt::text, r.status::text,
        to_char(r.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        to_char(r.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-       CASE WHEN length(r.error) > 60 THEN left(r.error, 59) || '…' ELSE r.error END, row_to_json(r)::text
+       r.error, row_to_json(r)::text
 FROM (
     (SELECT s.* FROM inbox.request_states s
      WHERE coalesce($2::text, 'completed') = 'completed' ORDER BY s.expires_at DESC LIMIT 100000)
