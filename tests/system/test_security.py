@@ -380,3 +380,17 @@ def test_a_revoked_privilege_holds_the_events_of_its_topic(start_inboxd, secure_
     assert values(own_streams.read(permitted, 3)) == ["1", "2", "3"]
     eventually(lambda: outbox.count() == 0 and sidecar.metric("inboxd_outbox_held_topics") == 0)
     assert sidecar.metric("inboxd_outbox_refused_total") == 0
+
+
+def test_a_refused_event_ends_the_producer_of_the_others_once(start_inboxd, secure_kafka, own_streams, own_inbox, name):
+    """Without DESCRIBE_CONFIGS, the relay does not know that the topic is compacted."""
+    compacted = f"{name[:40]}.compacted"
+    own_streams.create(compacted, 1, cleanup_policy="compact")
+    secure_kafka.permit(compacted, AclOperation.WRITE, AclOperation.DESCRIBE)
+    outbox = Outbox(own_inbox)
+    sidecar = start_inboxd(outbox={"enabled": True, "max_attempts": 3})
+    outbox.emit(compacted, None, "unkeyed")
+    row = eventually(lambda: next((row for row in outbox.rows() if row["dead_at"] is not None), None))
+    assert (row["retry_count"], row["error_code"]) == (3, "REFUSED")
+    assert "a compacted topic, for example, takes no record without a key" in row["error"]
+    assert sidecar.stderr.count("facility=FATAL") == 1, "the later tries are alone"

@@ -36,6 +36,9 @@ struct producer {
 static const char clocks_differ[] =
 	"the brokers refuse the time of this host's clock: it differs from theirs by more than "
 	"message.timestamp.after.max.ms or message.timestamp.before.max.ms of the topic allows";
+static const char invalid_record[] =
+	"the brokers refuse the record as invalid (INVALID_RECORD): a compacted topic, for "
+	"example, takes no record without a key";
 
 static struct produce_result result_of(rd_kafka_resp_err_t code)
 {
@@ -45,19 +48,23 @@ static struct produce_result result_of(rd_kafka_resp_err_t code)
 	case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
 	case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
 	case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
-	case RD_KAFKA_RESP_ERR_INVALID_RECORD:
 	case RD_KAFKA_RESP_ERR_POLICY_VIOLATION:
-		return (struct produce_result){ PRODUCE_REFUSED, rd_kafka_err2str(code), 0, 0 };
+		return (struct produce_result){ PRODUCE_REFUSED, rd_kafka_err2str(code), 0, 0,
+			false };
+	case RD_KAFKA_RESP_ERR_INVALID_RECORD:
+		return (struct produce_result){ PRODUCE_REFUSED, invalid_record, 0, 0, false };
 	case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP: /* the time of sending: no fault of the record */
-		return (struct produce_result){ PRODUCE_FAILED, clocks_differ, 0, 0 };
+		return (struct produce_result){ PRODUCE_FAILED, clocks_differ, 0, 0, true };
 	case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
 	case RD_KAFKA_RESP_ERR__PURGE_INFLIGHT:
 	case RD_KAFKA_RESP_ERR__FATAL:
 	case RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE:
 	case RD_KAFKA_RESP_ERR__QUEUE_FULL:
-		return (struct produce_result){ PRODUCE_DROPPED, rd_kafka_err2str(code), 0, 0 };
+		return (struct produce_result){ PRODUCE_DROPPED, rd_kafka_err2str(code), 0, 0,
+			false };
 	default:
-		return (struct produce_result){ PRODUCE_FAILED, rd_kafka_err2str(code), 0, 0 };
+		return (struct produce_result){ PRODUCE_FAILED, rd_kafka_err2str(code), 0, 0,
+			false };
 	}
 }
 
@@ -215,7 +222,7 @@ int producer_leaderless(const struct producer *producer)
 	return producer->leaderless;
 }
 
-static int64_t limit_of(rd_kafka_event_t *event)
+static void read_rules(rd_kafka_event_t *event, struct topic_rules_found *out)
 {
 	const rd_kafka_DescribeConfigs_result_t *result =
 		event == NULL ? NULL : rd_kafka_event_DescribeConfigs_result(event);
@@ -228,16 +235,24 @@ static int64_t limit_of(rd_kafka_event_t *event)
 	if (count == 1)
 		entries = rd_kafka_ConfigResource_configs(topics[0], &count);
 	for (size_t i = 0; entries != NULL && i < count; i++) {
+		const char *name = rd_kafka_ConfigEntry_name(entries[i]);
 		const char *value = rd_kafka_ConfigEntry_value(entries[i]);
 
-		if (value != NULL &&
-			strcmp(rd_kafka_ConfigEntry_name(entries[i]), "max.message.bytes") == 0)
-			return atoll(value);
+		if (value == NULL)
+			continue;
+		if (strcmp(name, "max.message.bytes") == 0)
+			out->max_bytes = atoll(value);
+		else if (strcmp(name, "message.timestamp.before.max.ms") == 0)
+			out->before_ms = atoll(value);
+		else if (strcmp(name, "message.timestamp.after.max.ms") == 0)
+			out->after_ms = atoll(value);
+		else if (strcmp(name, "cleanup.policy") == 0)
+			out->compacted = strstr(value, "compact") != NULL;
 	}
-	return UNKNOWN_LIMIT;
 }
 
-int64_t producer_topic_limit(struct producer *producer, const char *topic)
+void producer_topic_rules(
+	struct producer *producer, const char *topic, struct topic_rules_found *out)
 {
 	rd_kafka_ConfigResource_t *resource =
 		rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
@@ -245,19 +260,18 @@ int64_t producer_topic_limit(struct producer *producer, const char *topic)
 	rd_kafka_AdminOptions_t *options =
 		rd_kafka_AdminOptions_new(producer->kafka, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
 	rd_kafka_event_t *event;
-	int64_t limit;
 
+	*out = (struct topic_rules_found){ UNKNOWN_LIMIT, -1, -1, false };
 	(void)rd_kafka_AdminOptions_set_request_timeout(options, LIMIT_MS, NULL, 0);
 	rd_kafka_DescribeConfigs(producer->kafka, &resource, 1, options, queue);
 	progress_note(LIMIT_MS);
 	event = rd_kafka_queue_poll(queue, LIMIT_MS);
-	limit = limit_of(event);
+	read_rules(event, out);
 	if (event != NULL)
 		rd_kafka_event_destroy(event);
 	rd_kafka_AdminOptions_destroy(options);
 	rd_kafka_queue_destroy(queue);
 	rd_kafka_ConfigResource_destroy(resource);
-	return limit;
 }
 
 /* --- Transactions ------------------------------------------------------------------------------ */
@@ -322,7 +336,7 @@ void producer_send(
 	rd_kafka_resp_err_t code;
 
 	*result = (struct produce_result){ PRODUCE_OPEN,
-		rd_kafka_err2str(RD_KAFKA_RESP_ERR__IN_PROGRESS), 0, 0 };
+		rd_kafka_err2str(RD_KAFKA_RESP_ERR__IN_PROGRESS), 0, 0, false };
 	producer->open++;
 	code = rd_kafka_producev(producer->kafka, RD_KAFKA_V_TOPIC(record->topic),
 		RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),

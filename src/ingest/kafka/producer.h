@@ -33,8 +33,16 @@ enum { PRODUCER_NO_TOPIC = 1, PRODUCER_BAD_TOPIC };
 int producer_look(struct producer *producer, const char *topic, struct err *err);
 /* The number of partitions of the topic that have no leader, as of the last producer_look(). */
 int producer_leaderless(const struct producer *producer);
-/* max.message.bytes of the topic, or a low value if the brokers do not say. Waits at most three seconds. */
-int64_t producer_topic_limit(struct producer *producer, const char *topic);
+/* What a topic takes. */
+struct topic_rules_found {
+	int64_t max_bytes; /* max.message.bytes; a low value if the brokers do not say */
+	int64_t before_ms; /* message.timestamp.before.max.ms; -1 = not known, as the next one */
+	int64_t after_ms;  /* message.timestamp.after.max.ms */
+	bool compacted;    /* cleanup.policy has `compact`: a record needs a key */
+};
+/* Asks the brokers. Waits at most three seconds. */
+void producer_topic_rules(
+	struct producer *producer, const char *topic, struct topic_rules_found *out);
 
 /* What became of a record. */
 enum produce_outcome {
@@ -50,6 +58,7 @@ struct produce_result {
 	const char *error; /* a text that lives as long as the process; NULL when confirmed */
 	int32_t partition; /* when confirmed, as the next one */
 	int64_t offset;
+	bool is_time; /* failed because of this host's clock */
 };
 
 /* A list of headers; it copies names and values. */

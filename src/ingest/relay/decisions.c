@@ -80,7 +80,8 @@ static void log_refused(struct flight *flight, const struct flight_event *event)
 			LOG_INT("seq", event->seq), LOG_STR("topic", topic),
 			LOG_STR("error", result->error), LOG_INT("attempts", result->retries),
 			LOG_INT("retry_in_ms", result->delay_ms),
-			LOG_STR("next", "later events of its key wait"),
+			LOG_STR("next", event->keyed ? "later events of its key wait"
+						     : "others are published"),
 			LOG_INT("held_back", held));
 }
 

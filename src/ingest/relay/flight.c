@@ -182,6 +182,8 @@ static int take_events(struct flight *flight, struct err *err)
 			.retries = (int32_t)rows_int(rows, row, RELAY_RETRIES),
 			.keyed = topic != NULL && !rows_is_null(rows, row, RELAY_KEY),
 		};
+		/* a refused one would end the producer of the others again */
+		event->alone = event->retries > 0;
 		if (event->keyed)
 			event->key_hash =
 				hash_of_key(flight, topic->name, rows_bytes(rows, row, RELAY_KEY));
@@ -221,11 +223,11 @@ static bool fits(struct flight *flight, struct flight_event *event)
 		topic->group_bytes = 0;
 		topic->group_full = false;
 	}
-	event->alone |= size > topic->limit;
+	event->alone |= size > topic->rules.max_bytes;
 	if (topic->group_full || (event->alone && topic->group_count > 0))
 		return false;
-	if (topic->limit < PRODUCER_BATCH_BYTES && topic->group_count > 0 &&
-		topic->group_bytes + size > topic->limit)
+	if (topic->rules.max_bytes < PRODUCER_BATCH_BYTES && topic->group_count > 0 &&
+		topic->group_bytes + size > topic->rules.max_bytes)
 		return false;
 	topic->group_full = event->alone;
 	topic->group_count++;
@@ -285,6 +287,13 @@ static int add_event(struct flight *flight, struct flight_event *event, struct e
 		return decisions_hold_topic(flight, event, event->topic->why, err);
 	if (r != 0)
 		return r;
+	if (event->topic->rules.compacted && !event->keyed) {
+		relay_topic_check_soon(event->topic);
+		return decisions_refuse(flight, event, "REFUSED",
+			"the topic is compacted (cleanup.policy), so it takes no event without a "
+			"key: emit it with a key, or change the policy",
+			err);
+	}
 	return fits(flight, event) ? send_event(flight, event, err) : FLIGHT_FULL;
 }
 
@@ -480,7 +489,9 @@ static int classify(struct flight *flight, struct flight_event *event, struct er
 		event->alone = true;
 		return 0;
 	case PRODUCE_FAILED:
-		return decisions_hold_topic(flight, event, answer->error, err);
+		return decisions_hold_topic(flight, event,
+			answer->is_time ? relay_topic_explain_time(event->topic) : answer->error,
+			err);
 	case PRODUCE_OPEN:
 		return decisions_hold_topic(flight, event, DECISIONS_NO_ANSWER, err);
 	case PRODUCE_DROPPED:

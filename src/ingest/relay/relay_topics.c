@@ -3,13 +3,17 @@
  */
 #include "ingest/relay/relay_topics.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/time/clock.h"
 
 #define CHECK_AGAIN_MS 300000
+#define CHECK_SOON_MS  5000
 #define FIRST_ROOM     16
 #define TIDY_LEAST     1024
 
@@ -129,7 +133,38 @@ int relay_topic_check(struct relay_topic *topic, struct producer *producer, stru
 		return r;
 	if (producer_leaderless(producer) > 0)
 		return cannot_be_used(topic, "a partition of the topic has no leader");
-	topic->limit = producer_topic_limit(producer, topic->name);
+	producer_topic_rules(producer, topic->name, &topic->rules);
 	topic->checked_ms = now_ms;
 	return 0;
+}
+
+static void add_limit(struct buf *out, const char *name, int64_t ms)
+{
+	if (ms >= 0 && ms < INT64_MAX)
+		buf_addf(out, ", %s=%" PRId64, name, ms);
+}
+
+const char *relay_topic_explain_time(struct relay_topic *topic)
+{
+	CLEANUP(buf_fini) struct buf limits = BUF_INIT;
+	char now[32];
+
+	clock_format_ms(clock_wall_us() / 1000, now);
+	add_limit(&limits, "message.timestamp.before.max.ms", topic->rules.before_ms);
+	add_limit(&limits, "message.timestamp.after.max.ms", topic->rules.after_ms);
+	(void)snprintf(topic->why, sizeof(topic->why),
+		"the brokers refuse the time of this host's clock, %s: it differs from theirs by "
+		"more than the topic allows%s",
+		now,
+		limits.length == 0 ? " (message.timestamp.before.max.ms and .after.max.ms)"
+				   : buf_str(&limits));
+	return topic->why;
+}
+
+void relay_topic_check_soon(struct relay_topic *topic)
+{
+	int64_t early_ms = clock_now_ms() - CHECK_AGAIN_MS + CHECK_SOON_MS;
+
+	if (topic->checked_ms > early_ms)
+		topic->checked_ms = early_ms;
 }

@@ -12,9 +12,9 @@
 struct relay_topic {
 	char *name;
 	uint64_t hash;
-	int64_t limit;      /* max.message.bytes */
+	struct topic_rules_found rules;
 	int64_t checked_ms; /* 0 = never, or a record has failed since */
-	char why[256];      /* why it cannot be used */
+	char why[384];      /* why it cannot be used, or took no record */
 	size_t stalled;     /* number of its events without an answer, see stalls.h */
 	/* of the group that is being sent, see flight.c */
 	int64_t group;
@@ -40,5 +40,10 @@ bool relay_topics_tidy(struct relay_topics *topics);
  * `topic->why` says why. FAULT_KAFKA: no broker answered. */
 enum { RELAY_TOPIC_HELD = 1 };
 int relay_topic_check(struct relay_topic *topic, struct producer *producer, struct err *err);
+/* After the brokers have refused this host's time: this time, and the limits of the topic that are known. Borrowed from the
+ * entry. */
+const char *relay_topic_explain_time(struct relay_topic *topic);
+/* An event breaks a rule of the topic, which may have changed: the brokers are asked again after some seconds. */
+void relay_topic_check_soon(struct relay_topic *topic);
 
 #endif
