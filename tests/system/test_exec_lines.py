@@ -38,9 +38,9 @@ def test_one_process_answers_a_hundred_messages_in_order(inboxd, lines, send, in
     ('{"status":"dead","reason":"no \\"vat\\"","code":"SCHEMA"}', "dead", 'no "vat"', "SCHEMA"),
     ("retry upstream 503", "dead", "upstream 503", None),
     ("what?", "dead", "the answer of the command is not a verdict: it is neither JSON nor begins with done, retry,"
-                      " dead, snooze, settled or skipped", "PROTOCOL"),
-    ('{"status":"done","id":"y"}', "dead", "the answer of the command is not a verdict: it has the id of another event",
-     "PROTOCOL"),
+                      " dead, snooze, settled or skipped; the line begins with: what?", "PROTOCOL"),
+    ('{"status":"done","id":"y","reason":"%s"}' % ("r" * 90), "dead", "the answer of the command is not a verdict: it has the id of another"
+     ' event; the line begins with: {"status":"done","id":"y","reason":"%s…' % ("r" * 44), "PROTOCOL"),
 ])
 def test_an_answer_is_a_verdict(start_inboxd, lines, send, inbox, tmp_path, answer, status, error, code):
     (tmp_path / "answer").write_text(answer + "\n")

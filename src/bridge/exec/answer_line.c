@@ -12,6 +12,8 @@
 
 #define DELAY_MAX_MS 31622400000LL /* 366 days; the protocol's own limit */
 
+#define QUOTED_BYTES 80 /* of a wrong line */
+
 /* An answer while it is read. */
 struct reading {
 	struct bridge_verdict *verdict;
@@ -200,6 +202,20 @@ static struct bytes without_margin(struct bytes line)
 	return line;
 }
 
+/* The beginning of the line shows what it is: mostly a text that the program prints for another purpose. */
+static void set_reason_of(struct bridge_verdict *verdict, const char *problem, struct bytes line)
+{
+	char begin[QUOTED_BYTES + 1] = "";
+	bool text = line.length > 0 && utf8_is_valid(line);
+
+	if (text)
+		bridge_text_put(begin, sizeof(begin), line);
+	(void)snprintf(verdict->reason, sizeof(verdict->reason),
+		"the answer of the command is not a verdict: %s%s%s%s", problem,
+		text ? "; the line begins with: " : "", begin,
+		strlen(begin) < line.length && text ? "…" : "");
+}
+
 int answer_line_read(struct json_stream *stream, struct bytes line, struct bytes event_id,
 	struct bridge_verdict *out, struct err *err)
 {
@@ -221,7 +237,6 @@ int answer_line_read(struct json_stream *stream, struct bytes line, struct bytes
 	*out = (struct bridge_verdict){
 		.status = BRIDGE_RETRY, .delay_ms = -1, .code = "PROTOCOL"
 	};
-	(void)snprintf(out->reason, sizeof(out->reason),
-		"the answer of the command is not a verdict: %s", reading.problem);
+	set_reason_of(out, reading.problem, line);
 	return ANSWER_LINE_WRONG;
 }

@@ -22,7 +22,7 @@
 enum { ANSWER_LINE_WRONG = 1 };
 
 /* Reads a line, without its LF, as the answer to the event with this id. ANSWER_LINE_WRONG: it is none; the verdict is a
- * retry with the code PROTOCOL, and its reason says why without a part of the line. The result and the events are borrowed
+ * retry with the code PROTOCOL, and its reason says why, and how the line begins. The result and the events are borrowed
  * from the line. FAULT_MEMORY. */
 int answer_line_read(struct json_stream *stream, struct bytes line, struct bytes event_id,
 	struct bridge_verdict *out, struct err *err);
