@@ -44,7 +44,7 @@ EXCEPTIONS = {("config", "model/message/ordering.h")}
 OWNED = [
     (r"libpq-fe\.h$", ("src/store/pg/",)),
     (r"librdkafka/.*\.h$", ("src/ingest/kafka/", "tools/")),
-    (r"sys/un\.h$", ("src/dispatch/", "src/client/", "src/config/")),
+    (r"sys/un\.h$", ("src/dispatch/", "src/client/", "src/config/", "src/bridge/forward/")),
     (r"event2/.*\.h$", ("src/dispatch/", "src/http/", "src/base/", "src/trace/")),
     (r"curl/.*\.h$", ("src/bridge/forward/",)),
     (r"yaml\.h$", ("src/config/",)),

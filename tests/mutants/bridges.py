@@ -33,4 +33,13 @@ MUTANTS = [
     mutant("R30", "a request is sent again within its attempt",
            edit("src/bridge/forward/request.c", "\tconst bool again = request->sent;\n", "\tconst bool again = false;\n"),
            tests=["system/test_forward.py::test_an_attempt_is_one_request"]),
+    mutant("R30", "a message that cannot be sent is sent",
+           edit("src/bridge/forward/request.c", "\tif (request->head > HEAD_MAX)\n\t\treturn REQUEST_TOO_LARGE;\n", ""),
+           tests=["system/test_forward.py::test_headers_that_are_too_large"]),
+    mutant("R30", "a long tracestate is a header",
+           edit("src/bridge/forward/header_text.c", "\tif (value.length <= TRACE_MAX)\n", "\tif (value.length > 0)\n"),
+           tests=["system/test_forward.py::test_headers_that_are_too_large", "unit/test_bridge_forward.c::a_long_trace_state_loses_whole_entries_at_its_end"]),
+    mutant("R30", "files that cannot be used are a service that is away",
+           edit("src/bridge/forward/forward.c", "options->ca == NULL && options->cert == NULL ? 0 : tls_check(options, err)", "0"),
+           tests=["system/test_forward.py::test_a_wrong_command_line_is_refused"]),
 ]

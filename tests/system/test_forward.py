@@ -9,6 +9,7 @@ import shutil
 import signal
 import threading
 import time
+import types
 
 import psycopg
 import pytest
@@ -284,6 +285,33 @@ def test_an_attempt_is_one_request(start_inboxd, service, forward, send, inbox):
     assert sorted(request.event_id for request in receiver.requests[8:]) == ["deadly", "deadly%20tombstone"]
 
 
+def test_headers_that_are_too_large(inboxd, service, forward, send, inbox):
+    """Many services accept only 8 or 16 KiB of headers. libcurl sends 1 MiB, and reads lines of 100 KiB."""
+    def decide(request):
+        if sum(len(name) + len(value) for name, value in request.headers.items()) > 16_000:
+            return response(431)
+        return response(200, X_Note="x" * (200_000 if request.event_id == "answer" else 1))
+
+    receiver = service(decide)
+    client = forward(inboxd, receiver)
+    state = ",".join(f"vendor{number}={'x' * 100}" for number in range(200))
+    send("huge", headers={"ce_note": "\u00e4" * 200_000})
+    send("long", key=b"k" * 20_000)
+    send("state", headers={"traceparent": "00-" + "a" * 32 + "-" + "b" * 16 + "-01", "tracestate": state})
+    send("answer")
+    row = inbox.wait_status("huge", "dead")
+    assert row["error_code"] == "HEADERS_TOO_LARGE" and "--mode structured" in row["error"]
+    row = inbox.wait_status("long", "dead")
+    assert "bytes of headers, which" in row["error"] and "--mode structured" in row["error"]
+    assert inbox.wait_status("state", "processed")["retry_count"] == 0
+    assert inbox.wait_status("answer", "processed")["retry_count"] == 0
+    client.wait_log("event=result_not_stored")
+    assert "event=service_not_reached" not in client.stderr
+    sent = {request.event_id: request.headers for request in receiver.requests}
+    assert "huge" not in sent and sent["state"]["tracestate"] == sent["state"]["ce-tracestate"]
+    assert state.startswith(sent["state"]["tracestate"] + ",") and 400 < len(sent["state"]["tracestate"]) <= 512
+
+
 # Connections
 
 
@@ -456,8 +484,14 @@ def test_a_service_with_a_transaction_has_its_effect_exactly_once(
     (["--url", "http://127.0.0.1/", "--header", "X-A: file:/nowhere/token"], "--header: X-A: cannot read /nowhere/token: No such file"),
     (["--url", "http://127.0.0.1/", "--header", "X-A: file:/dev/zero"], "--header: X-A: /dev/zero is not a regular file"),
     (["--url", "http://127.0.0.1/", "--mode", "batch"], "is none of: binary structured"),
+    (["--url", "http://127.0.0.1:99999/"], "--url: "),
+    (["--url", "https://[::1/"], "--url: "),
+    (["--url", "https://127.0.0.1/", "--ca", "/nowhere/ca.pem"], "/nowhere/ca.pem"),
+    (["--url", "https://127.0.0.1/", "--ca", __file__], "--ca, --cert or --key: "),
+    (["--url", "https://127.0.0.1/", "--cert", "/nowhere/client.pem"], "--ca, --cert or --key: "),
 ])
-def test_a_wrong_command_line_is_refused(bridge, inboxd, arguments, words):
-    client = bridge(inboxd, "forward", *arguments, connected=False)
+def test_a_wrong_command_line_is_refused(bridge, arguments, words):
+    nothing = types.SimpleNamespace(socket_path="/nowhere/inbox.sock")
+    client = bridge(nothing, "forward", *arguments, connected=False)
     assert client.wait() == 1
     assert words in client.stderr

@@ -141,6 +141,34 @@ static void different_events_have_different_keys(void **state)
 	assert_key("https%3A//shop/:7", "https://shop/", "7");
 }
 
+static void assert_trace(size_t expected, const char *text)
+{
+	const struct bytes cut = header_text_trace(bytes_of(text));
+
+	assert_int_equal(cut.length, expected);
+	assert_ptr_equal(cut.data, expected == 0 ? NULL : text);
+}
+
+static void a_long_trace_state_loses_whole_entries_at_its_end(void **state)
+{
+	char text[1200];
+
+	(void)state;
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	assert_trace(0, text);
+	text[512] = ',';
+	assert_trace(512, text);
+	text[512] = 'x';
+	text[513] = ',';
+	assert_trace(0, text);
+	text[100] = ',';
+	assert_trace(100, text);
+	text[512] = '\0';
+	assert_trace(512, text);
+	assert_ptr_equal(header_text_trace((struct bytes){ NULL, 0 }).data, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -151,6 +179,7 @@ int main(void)
 		cmocka_unit_test(a_header_is_encoded_as_cloudevents_asks),
 		cmocka_unit_test(a_value_cannot_end_its_header),
 		cmocka_unit_test(different_events_have_different_keys),
+		cmocka_unit_test(a_long_trace_state_loses_whole_entries_at_its_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,7 @@
 #include "bridge/forward/added_headers.h"
 #include "bridge/forward/file_value.h"
 #include "bridge/forward/request.h"
+#include "bridge/forward/tls.h"
 
 enum {
 	WAIT_MAX_MS = 1000, /* log_repeats() */
@@ -51,6 +52,24 @@ static int check_options(const struct forward_options *options, struct err *err)
 	return 0;
 }
 
+/* What libcurl would only say of each message, as if the service were away. The text of an error has no URL: it may have a
+ * password. */
+static int check_with_libcurl(const struct forward_options *options, struct err *err)
+{
+	CURLU *url = curl_url();
+	CURLUcode r;
+
+	if (url == NULL)
+		return err_memory(err);
+	r = curl_url_set(url, CURLUPART_URL, options->url, 0);
+	curl_url_cleanup(url);
+	if (r == CURLUE_OUT_OF_MEMORY)
+		return err_memory(err);
+	if (r != CURLUE_OK)
+		return err_set(err, FAULT_USAGE, "--url: %s", curl_url_strerror(r));
+	return options->ca == NULL && options->cert == NULL ? 0 : tls_check(options, err);
+}
+
 static int read_url(struct forward *forward, struct err *err)
 {
 	const int r = file_value_read(forward->options.url, &forward->url, err);
@@ -81,6 +100,9 @@ static int forward_open(
 		status_table_renews_credentials(&forward->options.statuses);
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
 		return err_set(err, FAULT_INTERNAL, "libcurl cannot be initialised");
+	r = check_with_libcurl(options, err);
+	if (r != 0)
+		return r;
 	forward->multi = curl_multi_init();
 	forward->requests = calloc((size_t)options->intake.jobs, sizeof(*forward->requests));
 	if (forward->multi == NULL || forward->requests == NULL)
@@ -122,6 +144,18 @@ static struct request *free_request(struct forward *forward)
 	return NULL;
 }
 
+/* The verdict of a message that cannot be sent. */
+static int refuse(struct request *request, struct err *err)
+{
+	struct bridge_verdict verdict;
+	int r;
+
+	request_verdict(request, CURLE_OK, &verdict);
+	r = bridge_answer(request->delivery, &verdict, err);
+	request->delivery = NULL;
+	return r;
+}
+
 static int begin(struct forward *forward, struct request *request, struct inbox_delivery *delivery,
 	struct err *err)
 {
@@ -132,8 +166,9 @@ static int begin(struct forward *forward, struct request *request, struct inbox_
 	request->delivery = delivery;
 	r = added_headers_refresh(&forward->headers, err);
 	if (r == 0)
-		r = request_prepare(
-			request, &forward->options, &forward->headers, &forward->event, err);
+		r = request_prepare(request, &forward->headers, &forward->event, err);
+	if (r == REQUEST_TOO_LARGE)
+		return refuse(request, err);
 	if (r == 0 && curl_multi_add_handle(forward->multi, request->easy) != CURLM_OK)
 		r = err_memory(err);
 	if (r != 0)
@@ -239,7 +274,7 @@ static int finish(
 			verdict.delay_ms = 0;
 	} else {
 		resume_messages(forward);
-		request_verdict(request, result, &forward->options, &verdict);
+		request_verdict(request, result, &verdict);
 	}
 	r = bridge_answer(request->delivery, &verdict, err);
 	end_request(forward, request);

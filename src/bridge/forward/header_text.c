@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { TRACE_MAX = 512 };
+
 void header_text_add(struct buf *out, struct bytes value, const char *also)
 {
 	static const char digits[] = "0123456789ABCDEF";
@@ -26,4 +28,16 @@ void header_text_add_idempotency_key(struct buf *out, struct bytes source, struc
 	header_text_add(out, source, ":");
 	buf_add_char(out, ':');
 	header_text_add(out, id, "");
+}
+
+struct bytes header_text_trace(struct bytes value)
+{
+	const char *text = value.data;
+	size_t length = TRACE_MAX;
+
+	if (value.length <= TRACE_MAX)
+		return value;
+	while (length > 0 && text[length] != ',')
+		length--;
+	return length == 0 ? (struct bytes){ NULL, 0 } : (struct bytes){ text, length };
 }

@@ -12,4 +12,8 @@ void header_text_add(struct buf *out, struct bytes value, const char *also);
  * keys, because a colon in the source is encoded. */
 void header_text_add_idempotency_key(struct buf *out, struct bytes source, struct bytes id);
 
+/* What a traceparent or tracestate adds to a request: the whole entries at its beginning, at most 512 bytes; absent if there
+ * are none. W3C Trace Context lets each participant shorten a longer tracestate in this way. */
+struct bytes header_text_trace(struct bytes value);
+
 #endif

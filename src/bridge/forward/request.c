@@ -4,17 +4,23 @@
 #include "bridge/forward/request.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <strings.h>
 
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "bridge/forward/header_text.h"
+#include "bridge/forward/tls.h"
 
 enum {
 	LATE_MS = 2000, /* how long after the deadline the request waits for the cancel of inboxd */
 	RETRY_AFTER_MAX_S = 24 * 60 * 60, /* a longer Retry-After is cut */
 	REASON_BODY_BYTES = 300,          /* of a response, in a reason */
-	IDLE_MAX_S = 1, /* many services close a connection that is idle for 2 or 5 s */
+	IDLE_MAX_S = 1,    /* many services close a connection that is idle for 2 or 5 s */
+	HEAD_MAX = 900000, /* libcurl sends 1 MiB at most, also with the headers of the user */
+	HEAD_MANY = 8000,  /* what some services do not accept; others, 16 KiB */
+	RESPONSE_HEAD_MAX = 65536,
+	TOO_LARGE = 100, /* CURLE_TOO_LARGE of libcurl 8.6 */
 };
 
 /* --- The handle -------------------------------------------------------------------------------- */
@@ -30,6 +36,17 @@ static size_t take_response(char *bytes, size_t size, size_t count, void *arg)
 	}
 	buf_add(&request->response, bytes, count);
 	return count;
+}
+
+static size_t take_response_header(char *bytes, size_t size, size_t count, void *arg)
+{
+	struct request *request = arg;
+
+	(void)bytes;
+	(void)size; /* always 1 */
+	request->response_head += count;
+	request->overflow = request->response_head > RESPONSE_HEAD_MAX;
+	return request->overflow ? 0 : count;
 }
 
 /* libcurl calls this each time when a connection is ready for the request. It sends a request a second time, up to five
@@ -52,21 +69,8 @@ static int send_once(void *arg, char *ip, char *local_ip, int port, int local_po
 #define SET(option, value)                                                                         \
 	do {                                                                                       \
 		if (r == CURLE_OK)                                                                 \
-			r = curl_easy_setopt(request->easy, (option), (value));                    \
+			r = curl_easy_setopt(easy, (option), (value));                             \
 	} while (0)
-
-static CURLcode set_tls(struct request *request, const struct forward_options *options)
-{
-	CURLcode r = CURLE_OK;
-
-	if (options->ca != NULL)
-		SET(CURLOPT_CAINFO, options->ca);
-	if (options->cert != NULL)
-		SET(CURLOPT_SSLCERT, options->cert);
-	if (options->key != NULL)
-		SET(CURLOPT_SSLKEY, options->key);
-	return r;
-}
 
 /* libcurl 7.88 fails with "Error in the HTTP2 framing layer" if it uses a connection without TLS again (curl issue 10634).
  * Debian 12 has this version. */
@@ -79,13 +83,16 @@ static bool h2c_needs_new_connections(void)
 
 static CURLcode set_options(struct request *request, const struct forward_options *options)
 {
-	CURLcode r = set_tls(request, options);
+	CURL *easy = request->easy;
+	CURLcode r = tls_set(easy, options);
 
 	SET(CURLOPT_URL, options->url);
 	SET(CURLOPT_NOSIGNAL, 1L);
 	SET(CURLOPT_ERRORBUFFER, request->words);
 	SET(CURLOPT_WRITEFUNCTION, take_response);
 	SET(CURLOPT_WRITEDATA, request);
+	SET(CURLOPT_HEADERFUNCTION, take_response_header);
+	SET(CURLOPT_HEADERDATA, request);
 	SET(CURLOPT_PREREQFUNCTION, send_once);
 	SET(CURLOPT_PREREQDATA, request);
 	SET(CURLOPT_MAXAGE_CONN, (long)IDLE_MAX_S);
@@ -109,7 +116,7 @@ int request_init(struct request *request, const struct forward_options *options,
 {
 	CURLcode r;
 
-	*request = (struct request){ .easy = curl_easy_init() };
+	*request = (struct request){ .easy = curl_easy_init(), .options = options };
 	if (request->easy == NULL)
 		return err_memory(err);
 	r = set_options(request, options);
@@ -138,15 +145,18 @@ static bool add_header(struct request *request, struct buf *line)
 
 	if (buf_ok(line))
 		longer = curl_slist_append(request->headers, buf_str(line));
+	request->head += line->length + 2;
 	buf_reset(line);
 	if (longer != NULL)
 		request->headers = longer;
 	return longer != NULL;
 }
 
-static bool add_text_header(
-	struct request *request, struct buf *line, const char *name, struct bytes value)
+static bool add_trace_header(
+	struct request *request, struct buf *line, const struct event *event, const char *name)
 {
+	const struct bytes value = header_text_trace(event_attribute(event, name));
+
 	if (value.data == NULL)
 		return true;
 	buf_addf(line, "%s: ", name);
@@ -175,17 +185,26 @@ static bool add_content_type(struct request *request, struct buf *line, const st
 	return add_header(request, line);
 }
 
+static bool is_trace(struct bytes name)
+{
+	return bytes_equal(name, BYTES_LITERAL("traceparent")) ||
+	       bytes_equal(name, BYTES_LITERAL("tracestate"));
+}
+
 static bool add_attributes(struct request *request, struct buf *line, const struct event *event)
 {
 	for (size_t i = 0; i < event->count; i++) {
-		const struct event_attribute *attribute = &event->attributes[i];
+		const struct bytes name = event->attributes[i].name;
+		struct bytes text = event->attributes[i].text;
 
-		if (bytes_equal(attribute->name, BYTES_LITERAL("datacontenttype")))
+		if (is_trace(name))
+			text = header_text_trace(text);
+		if (bytes_equal(name, BYTES_LITERAL("datacontenttype")) || text.data == NULL)
 			continue;
 		buf_add_str(line, "ce-");
-		buf_add(line, attribute->name.data, attribute->name.length);
+		buf_add(line, name.data, name.length);
 		buf_add_str(line, ": ");
-		header_text_add(line, attribute->text, "");
+		header_text_add(line, text, "");
 		if (!add_header(request, line))
 			return false;
 	}
@@ -202,10 +221,8 @@ static bool add_headers(
 	buf_add_str(line, "Idempotency-Key: ");
 	header_text_add_idempotency_key(
 		line, event_attribute(event, "source"), event_attribute(event, "id"));
-	if (!add_header(request, line) ||
-		!add_text_header(
-			request, line, "traceparent", event_attribute(event, "traceparent")) ||
-		!add_text_header(request, line, "tracestate", event_attribute(event, "tracestate")))
+	if (!add_header(request, line) || !add_trace_header(request, line, event, "traceparent") ||
+		!add_trace_header(request, line, event, "tracestate"))
 		return false;
 	if (!structured)
 		return add_content_type(request, line, event) &&
@@ -227,9 +244,10 @@ static bool add_users_headers(struct request *request, const struct added_header
 	return true;
 }
 
-static bool build(struct request *request, bool structured, const struct added_headers *headers,
-	const struct event *event)
+static bool build(
+	struct request *request, const struct added_headers *headers, const struct event *event)
 {
+	const bool structured = request->options->structured;
 	const struct bytes json = { event->json.data, event->json.length };
 	const struct bytes body = structured ? json : event->data;
 	struct buf line = BUF_INIT;
@@ -241,23 +259,28 @@ static bool build(struct request *request, bool structured, const struct added_h
 	return good && buf_ok(&request->body);
 }
 
-int request_prepare(struct request *request, const struct forward_options *options,
-	const struct added_headers *headers, struct event *event, struct err *err)
+int request_prepare(struct request *request, const struct added_headers *headers,
+	struct event *event, struct err *err)
 {
 	const int64_t now_ms = clock_now_ms();
+	CURL *easy = request->easy;
 	CURLcode r = CURLE_OK;
 
 	curl_slist_free_all(request->headers);
 	request->headers = NULL;
+	request->head = 0;
 	buf_trim(&request->body, BRIDGE_RESULT_MAX);
 	buf_reset(&request->body);
 	buf_trim(&request->response, 65536);
 	buf_reset(&request->response);
+	request->response_head = 0;
 	request->overflow = false;
 	request->sent = false;
 	request->words[0] = '\0';
-	if (!build(request, options->structured, headers, event))
+	if (!build(request, headers, event))
 		return err_memory(err);
+	if (request->head > HEAD_MAX)
+		return REQUEST_TOO_LARGE;
 	request->give_up_ms = intake_deadline_ms(request->delivery) + LATE_MS;
 	SET(CURLOPT_HTTPHEADER, request->headers);
 	SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.length);
@@ -276,11 +299,29 @@ static long status_of(const struct request *request)
 	return status;
 }
 
+static int64_t retry_after_ms(const struct request *request)
+{
+	curl_off_t seconds = 0;
+
+	(void)curl_easy_getinfo(request->easy, CURLINFO_RETRY_AFTER, &seconds);
+	if (seconds <= 0)
+		return -1;
+	return (seconds < RETRY_AFTER_MAX_S ? seconds : RETRY_AFTER_MAX_S) * 1000;
+}
+
+/* The status counts also if the rest is too long to be read. libcurl itself does not read a line of 100 KiB. */
+static bool is_answered(const struct request *request, CURLcode result)
+{
+	return result == CURLE_OK ||
+	       (status_of(request) != 0 && (request->overflow || result == CURLE_OUT_OF_MEMORY ||
+						   (int)result == TOO_LARGE));
+}
+
 enum request_end request_end_of(const struct request *request, CURLcode result)
 {
-	if (result == CURLE_OK || (request->overflow && status_of(request) != 0))
-		return REQUEST_ANSWERED;
-	return request->sent ? REQUEST_LOST : REQUEST_NOT_REACHED;
+	if (!is_answered(request, result))
+		return request->sent ? REQUEST_LOST : REQUEST_NOT_REACHED;
+	return REQUEST_ANSWERED;
 }
 
 static bool has_content_type(const struct request *request, const char *part)
@@ -311,22 +352,29 @@ static void put_reason(struct request *request, long status, struct bridge_verdi
 	bridge_text_put(out->reason + length, sizeof(out->reason) - (size_t)length, body);
 }
 
-static int64_t retry_after_ms(const struct request *request)
+/* Many services do not accept long headers. They say so with 431, with 400, or by closing the connection. */
+static void put_advice(const struct request *request, long status, struct bridge_verdict *out)
 {
-	curl_off_t seconds = 0;
+	const size_t length = strlen(out->reason);
 
-	(void)curl_easy_getinfo(request->easy, CURLINFO_RETRY_AFTER, &seconds);
-	if (seconds <= 0)
-		return -1;
-	return (seconds < RETRY_AFTER_MAX_S ? seconds : RETRY_AFTER_MAX_S) * 1000;
+	if (status != 431 && (request->head < HEAD_MANY || (status != 400 && status != 0)))
+		return;
+	(void)snprintf(out->reason + length, sizeof(out->reason) - length,
+		"; the message has %zu bytes of headers, which many services do not accept: raise "
+		"the limit of the service%s",
+		request->head,
+		request->options->structured
+			? ""
+			: ", or use --mode structured, which sends the attributes in the body");
 }
 
-static void put_result(struct request *request, struct bridge_verdict *out)
+static void put_result(struct request *request, CURLcode result, struct bridge_verdict *out)
 {
-	if (request->overflow)
+	if (result != CURLE_OK)
 		log_warn("result_not_stored",
 			LOG_STR("event_id", inbox_delivery_event_id(request->delivery)),
-			LOG_STR("error", "the body of the response is longer than 1 MiB"),
+			LOG_STR("error",
+				"the response is too long: 1 MiB of body or 64 KiB of headers"),
 			LOG_STR("next", "the message is done, without a result"));
 	else if (request->response.length > 0 && is_json(request))
 		out->result = (struct bytes){ request->response.data, request->response.length };
@@ -342,15 +390,30 @@ static void put_no_response(struct request *request, CURLcode result, struct bri
 	(void)snprintf(out->code, sizeof(out->code), "%s",
 		result == CURLE_OPERATION_TIMEDOUT ? "TIMEOUT" : "HTTP_NO_RESPONSE");
 	(void)snprintf(out->reason, sizeof(out->reason), "no response of the service: %s", words);
+	put_advice(request, 0, out);
 }
 
-void request_verdict(struct request *request, CURLcode result,
-	const struct forward_options *options, struct bridge_verdict *out)
+static void put_too_large(const struct request *request, struct bridge_verdict *out)
 {
+	out->status = BRIDGE_DEAD;
+	(void)snprintf(out->code, sizeof(out->code), "HEADERS_TOO_LARGE");
+	(void)snprintf(out->reason, sizeof(out->reason),
+		"the attributes of the event need %zu bytes of headers, more than the %d that "
+		"can be sent: use --mode structured, which sends them in the body",
+		request->head, HEAD_MAX);
+}
+
+void request_verdict(struct request *request, CURLcode result, struct bridge_verdict *out)
+{
+	const struct forward_options *options = request->options;
 	const long status = status_of(request);
 
 	*out = (struct bridge_verdict){ .status = BRIDGE_RETRY, .delay_ms = -1 };
-	if (request_end_of(request, result) != REQUEST_ANSWERED) {
+	if (request->head > HEAD_MAX) {
+		put_too_large(request, out);
+		return;
+	}
+	if (!is_answered(request, result)) {
 		put_no_response(request, result, out);
 		return;
 	}
@@ -358,10 +421,11 @@ void request_verdict(struct request *request, CURLcode result,
 	if (out->status == BRIDGE_DONE && options->settles) {
 		out->status = BRIDGE_SETTLED;
 	} else if (out->status == BRIDGE_DONE) {
-		put_result(request, out);
+		put_result(request, result, out);
 	} else {
 		(void)snprintf(out->code, sizeof(out->code), "HTTP_%ld", status);
 		put_reason(request, status, out);
+		put_advice(request, status, out);
 		out->delay_ms = retry_after_ms(request);
 	}
 }

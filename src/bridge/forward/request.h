@@ -13,10 +13,13 @@
 
 struct request {
 	CURL *easy;
+	const struct forward_options *options;
 	struct curl_slist *headers;
+	size_t head;                     /* the length of the headers that are about the message */
 	struct buf body;                 /* what is sent */
 	struct buf response;             /* the body that came */
-	bool overflow;                   /* it was longer than BRIDGE_RESULT_MAX */
+	size_t response_head;            /* the length of the headers that came */
+	bool overflow;                   /* the response is longer than what is read */
 	struct inbox_delivery *delivery; /* NULL = the request is free */
 	bool sent;                       /* once; the service may have the message */
 	int64_t give_up_ms;              /* when to stop although inboxd has not cancelled it */
@@ -30,17 +33,20 @@ enum request_end {
 	REQUEST_NOT_REACHED, /* the message was never sent */
 };
 
-/* FAULT_MEMORY; FAULT_USAGE: libcurl does not accept an option. request_fini() is allowed after a fault, too. */
+/* The options are borrowed until request_fini(), which is allowed after a fault, too. FAULT_MEMORY; FAULT_USAGE: libcurl does
+ * not accept an option. */
 int request_init(struct request *request, const struct forward_options *options, struct err *err);
 /* The request must not be in a multi handle. The message stays open. */
 void request_fini(struct request *request);
-/* Prepares the request for a message. FAULT_MEMORY. */
-int request_prepare(struct request *request, const struct forward_options *options,
-	const struct added_headers *headers, struct event *event, struct err *err);
+enum { REQUEST_TOO_LARGE = 1 };
+
+/* Prepares the request for a message. REQUEST_TOO_LARGE: its headers cannot be sent, and request_verdict() has the
+ * verdict. FAULT_MEMORY. */
+int request_prepare(struct request *request, const struct added_headers *headers,
+	struct event *event, struct err *err);
 /* What the result of libcurl means. */
 enum request_end request_end_of(const struct request *request, CURLcode result);
-/* The verdict of a request that was answered or lost. The result is borrowed from the request. */
-void request_verdict(struct request *request, CURLcode result,
-	const struct forward_options *options, struct bridge_verdict *out);
+/* The verdict of a request that was answered or lost, or is too large. The result is borrowed from the request. */
+void request_verdict(struct request *request, CURLcode result, struct bridge_verdict *out);
 
 #endif
