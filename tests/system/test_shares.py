@@ -79,6 +79,22 @@ def test_a_handler_that_connects_later_gets_memory_from_the_largest_ones(start_i
     eventually(lambda: len(last.event_ids) == 100, timeout=AT_ONCE)
 
 
+def test_a_handler_that_restarts_finds_its_share(start_inboxd, handler, streams, topic, inbox):
+    """Beside a hung one that could use all deliveries, and has messages for that."""
+    sidecar = start_inboxd(inbox={"max_in_flight": 40})
+    first = handler(sidecar, always(DONE), name="d", subscribe=[{"types": ["d.*"]}])
+    hung = handler(sidecar, always(NEVER), name="a", window=100, subscribe=[{"types": ["a.*"]}])
+    streams.produce_many(topic, records("a", 150))
+    hung.wait_count(20)
+    first.close()
+    eventually(lambda: sidecar.metric("inboxd_handlers_connected", handler="d") == 0, every=0.01)
+    streams.produce_many(topic, records("more", 1))
+    inbox.wait_stored(151)
+    last = handler(sidecar, always(DONE), name="d", subscribe=[{"types": ["d.*"]}])
+    streams.produce_many(topic, records("d", 100))
+    eventually(lambda: len(last.event_ids) == 100, timeout=AT_ONCE)
+
+
 def test_the_last_consumer_gets_everything_while_all_others_hang(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(inbox={"max_claimed": 200, "max_in_flight": 40}, consumers={name: {} for name in (*HUNG, "d")})
     for name in HUNG:

@@ -132,6 +132,26 @@ static void without_others_one_handler_may_use_everything(void **state)
 	fini(&world);
 }
 
+/* The third one restarts: it drains, and then it is gone for a moment. */
+static void a_handler_that_restarts_keeps_its_share_in_flight(void **state)
+{
+	struct world world;
+
+	(void)state;
+	init(&world);
+	world.third.window = 0;
+	world.third.leaving = 10;
+	share_out(&world);
+	assert_int_equal(room(&world, &world.slow), 100 - 33 - 10);
+	world.third.connections = 0;
+	share_out(&world);
+	assert_int_equal(room(&world, &world.slow), 100 - 33 - 10);
+	world.third.leaving = 0;
+	share_out(&world);
+	assert_int_equal(room(&world, &world.slow), 100 - 50);
+	fini(&world);
+}
+
 /* Otherwise a handler with a window of 0 would reduce what the others may do. */
 static void a_handler_without_a_window_keeps_no_share_in_flight(void **state)
 {
@@ -311,6 +331,7 @@ int main(void)
 		cmocka_unit_test(a_handler_leaves_their_shares_to_all_others),
 		cmocka_unit_test(what_is_answered_is_for_a_handler_below_its_share),
 		cmocka_unit_test(without_others_one_handler_may_use_everything),
+		cmocka_unit_test(a_handler_that_restarts_keeps_its_share_in_flight),
 		cmocka_unit_test(a_handler_without_a_window_keeps_no_share_in_flight),
 		cmocka_unit_test(deliveries_leave_a_part_of_memory_free),
 		cmocka_unit_test(with_fewer_places_than_handlers_each_may_have_one),

@@ -15,6 +15,7 @@
 
 /* The time for which a handler may be without a connection before its queued messages are parked. */
 #define GONE_GRACE_MS 1000
+#define RESTART_MS    30000 /* a handler that has gone for a restart is back by then */
 
 void handler_groups_init(struct handler_groups *groups, struct order *order, struct table *table)
 {
@@ -262,6 +263,26 @@ static void update_share(
 	handler_groups_publish(groups);
 }
 
+/* A handler that has just gone keeps its share of the deliveries in flight. No more of them than handlers are connected: a
+ * client that says hello with many names must not use up the shares of all others. */
+static void keep_shares_of_gone(struct handler_queues *queues)
+{
+	int64_t since_ms = clock_now_ms() - RESTART_MS;
+	struct handler_queue *queue;
+	size_t connected = 0;
+	size_t gone = 0;
+
+	for (queue = queues->by_name; queue != NULL; queue = queue->hh.next)
+		connected += queue->connections > 0;
+	for (queue = queues->by_name; queue != NULL; queue = queue->hh.next) {
+		if (queue->connections > 0 || queue->leaving == 0)
+			continue;
+		if (queue->group->gone_ms < since_ms || (connected > 0 && gone >= connected))
+			queue->leaving = 0;
+		gone += queue->leaving > 0;
+	}
+}
+
 void handler_groups_update_shares(struct handler_groups *groups)
 {
 	const struct config *config = groups->context->options.config;
@@ -275,6 +296,7 @@ void handler_groups_update_shares(struct handler_groups *groups)
 	struct handler_queue *queue;
 	bool memory_needed;
 
+	keep_shares_of_gone(queues);
 	handler_queues_share_out(queues, &limits);
 	memory_needed = handler_queues_need_memory(queues);
 	for (queue = queues->by_name; queue != NULL; queue = queue->hh.next)

@@ -150,9 +150,10 @@ void handler_queue_end_flight(struct handler_queues *queues, struct entry *entry
 
 /* ------------------------------------------------------------------ shares */
 
+/* Also while it restarts. Otherwise a hung handler takes its share meanwhile, and gives it back after its timeouts only. */
 static bool has_share(const struct handler_queue *queue)
 {
-	return queue->connections > 0 && !queue->paused;
+	return (queue->connections > 0 || queue->leaving > 0) && !queue->paused;
 }
 
 /* With more handlers than `most`, not each of them can have a share. */
@@ -181,11 +182,12 @@ static void keep_share(struct handler_queues *queues, struct handler_queue *queu
 {
 	for (int m = 0; m < MEASURES; m++) {
 		size_t share = share_of(queues, queues->limits.in_flight[m]);
+		size_t window = queue->window + queue->leaving;
 
-		if (!has_share(queue) || queue->window == 0)
+		if (!has_share(queue) || window == 0)
 			share = 0;
 		else if (m == MESSAGES)
-			share = least(share, queue->window);
+			share = least(share, window);
 		queue->kept[m] = less(share, queue->in_flight[m]);
 		queues->kept[m] += queue->kept[m];
 	}

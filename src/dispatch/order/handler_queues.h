@@ -45,8 +45,9 @@ struct handler_queue {
 	size_t kept[MEASURES]; /* what it leaves of its share in flight, and others may not use */
 	size_t connections;    /* of the handler; 0 = it is gone or away */
 	size_t window;         /* of its connections together, as the scheduler saw them last */
-	int64_t ticked_ms;     /* the last tick by which all input of its connections was read */
-	bool paused;           /* by an operator: nothing is routed to it */
+	size_t leaving; /* windows that it probably has again soon: of connections that drain, or have just ended */
+	int64_t ticked_ms; /* the last tick by which all input of its connections was read */
+	bool paused;       /* by an operator: nothing is routed to it */
 	bool routed; /* its subscriptions are in the routing as those of a connected handler */
 	struct metric *ended[END_RETURNED];
 	struct metric *in_flight_gauge;
@@ -58,7 +59,7 @@ struct handler_queue {
 struct handler_queues {
 	struct handler_queue *by_name;
 	struct handler_limits limits;
-	size_t sharing; /* handlers that have a share: connected and not paused */
+	size_t sharing; /* handlers that have a share: connected or just gone, and not paused */
 	/* Of all together. */
 	size_t held[MEASURES];
 	size_t in_flight[MEASURES];

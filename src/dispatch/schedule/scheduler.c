@@ -134,9 +134,13 @@ static void add_up_windows(struct handler_queues *queues)
 
 	for (queue = queues->by_name; queue != NULL; queue = queue->hh.next) {
 		queue->window = 0;
+		if (queue->connections > 0)
+			queue->leaving = 0;
 		TAILQ_FOREACH (connection, &queue->group->connections, link) {
 			if (!connection->draining && !connection->closing)
 				queue->window += connection->window;
+			else
+				queue->leaving += connection->window;
 		}
 	}
 }

@@ -82,6 +82,8 @@ void session_leave(struct session *session)
 	deliveries_lose(sessions->schedule, connection);
 	TAILQ_REMOVE(&group->connections, connection, link);
 	connection->group = NULL;
+	if (TAILQ_EMPTY(&group->connections) && group->queue.leaving < connection->window)
+		group->queue.leaving = connection->window;
 	handler_groups_leave(sessions->groups, group);
 }
 
