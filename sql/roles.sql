@@ -87,7 +87,7 @@ GRANT EXECUTE ON FUNCTION
     inbox.replay_where(text, text, text, timestamptz, timestamptz, text, int, text, boolean, text, text, bigint, text,
         text, text, text, timestamptz, timestamptz, int, bigint),
     inbox.replay_page(jsonb, bigint, int, text),
-    inbox.replay_reject(bigint, text, text, text, text),
+    inbox.replay_reject(bigint, text, text, text, text), inbox.release_reject(bigint, text),
     inbox.take_conflict(bigint, text, text),
     inbox.discard(text, text, text, text),
     inbox.retry_now(text, text, text, text),

@@ -128,9 +128,41 @@ BEGIN
     RETURN affected;
 END $$;
 
+-- True if a reject with a lower offset holds this one back. Two that run at the same time hold each other back.
+CREATE OR REPLACE FUNCTION inbox.is_held_back(reject inbox.inbox_rejects) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT reject.holds
+       AND CASE WHEN (SELECT o.ordering FROM inbox.inbox_offsets o
+                      WHERE o.topic = reject.topic AND o.kafka_partition = reject.kafka_partition) = 'partition' THEN
+                    EXISTS (SELECT FROM inbox.inbox_rejects r
+                            WHERE r.holds AND r.topic = reject.topic AND r.kafka_partition = reject.kafka_partition
+                              AND r.kafka_offset < reject.kafka_offset)
+                ELSE
+                    EXISTS (SELECT FROM inbox.inbox_rejects r
+                            WHERE r.holds AND r.topic = reject.topic AND r.kafka_partition = reject.kafka_partition
+                              AND substr(sha256(r.key), 1, 8) = substr(sha256(reject.key), 1, 8) AND r.key = reject.key
+                              AND r.kafka_offset < reject.kafka_offset) END
+$$;
+
+-- Gives up the order of a reject: the later records of its key become messages before it. Those that are rejects already
+-- need a replay. False: the reject holds nothing back.
+CREATE OR REPLACE FUNCTION inbox.release_reject(reject_seq bigint, reason text DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    released bigint;
+BEGIN
+    UPDATE inbox.inbox_rejects r SET holds = false WHERE r.seq = reject_seq AND r.holds;
+    GET DIAGNOSTICS released = ROW_COUNT;
+    IF released > 0 THEN
+        PERFORM inbox.audit('release_reject', jsonb_build_object('reject', reject_seq), reason, released);
+    END IF;
+    RETURN released > 0;
+END $$;
+
 -- Makes a message of a reject that the rules accept now. The first entry of its history has the user and the reason.
 -- Returns 'stored', for each consumer that wants it; 'duplicate': the message exists already; 'conflict': it exists with
 -- another payload, and the reject is kept in inbox_conflicts; 'unwanted': no known consumer wants it, and the reject stays;
+-- 'behind': an earlier record of its key (of its partition, with this ordering) is a reject that holds it back, and both stay;
 -- NULL: there is no such reject.
 CREATE OR REPLACE FUNCTION inbox.replay_reject(reject_seq bigint, source text, event_id text, event_type text,
                                     reason text DEFAULT NULL) RETURNS text
@@ -151,6 +183,9 @@ BEGIN
     IF strpos(reject.reason, 'not kept whole: ') > 0 THEN
         PERFORM inbox.refuse('replay_reject', format('the reject %s is not the whole record of %s/%s/%s: read the record again with '
             '`inboxd seek`', reject_seq, reject.topic, reject.kafka_partition, reject.kafka_offset));
+    END IF;
+    IF inbox.is_held_back(reject) THEN
+        RETURN 'behind';
     END IF;
     PERFORM FROM inbox.inbox_consumers c ORDER BY c.name FOR KEY SHARE; -- a rename moves this row, or comes before it
     consumers := ARRAY(SELECT inbox.consumers_of(reject.topic, replay_reject.event_type));

@@ -152,11 +152,28 @@ static bool is_refused(struct rejects *rejects, const struct err *err)
 	       ++rejects->refused_in_row < REFUSED_MOST;
 }
 
+/* NULL: the outcome of inbox.replay_reject() is not that the reject stays. */
+static const char *why_it_stays(const char *outcome)
+{
+	static const char *const table[][2] = {
+		{ "unwanted", "no known consumer wants it" },
+		{ "behind", "an earlier record of its key stays (of its partition, with ordering: "
+			    "partition)" },
+	};
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		if (strcmp(outcome, table[i][0]) == 0)
+			return table[i][1];
+	}
+	return NULL;
+}
+
 static int store(struct rejects *rejects, int64_t seq, const struct record *record,
 	const struct identity *identity, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
+	const char *stays;
 	int r;
 
 	params_bigint(&params, seq);
@@ -171,21 +188,21 @@ static int store(struct rejects *rejects, int64_t seq, const struct record *reco
 		rejects->refused++;
 		return 0;
 	}
-	rejects->refused_in_row = 0;
-	if (r == 0 && rows_text(rows, 0, 0) != NULL &&
-		strcmp(rows_text(rows, 0, 0), "unwanted") == 0) {
-		(void)fprintf(stderr, "%s/%d/%" PRId64 " stays: no known consumer wants it\n",
-			record->topic, record->partition, record->offset);
+	if (r != 0 || rows_text(rows, 0, 0) == NULL)
+		return r;
+	stays = why_it_stays(rows_text(rows, 0, 0));
+	if (stays != NULL) {
+		(void)fprintf(stderr, "%s/%d/%" PRId64 " stays: %s\n", record->topic,
+			record->partition, record->offset, stays);
 		rejects->refused++;
 		return 0;
 	}
-	if (r == 0 && rows_text(rows, 0, 0) != NULL) {
-		rejects->good++;
-		if (!rejects->op->cli->json)
-			(void)printf("%s/%d/%" PRId64 " %s\n", record->topic, record->partition,
-				record->offset, rows_text(rows, 0, 0));
-	}
-	return r;
+	rejects->refused_in_row = 0;
+	rejects->good++;
+	if (!rejects->op->cli->json)
+		(void)printf("%s/%d/%" PRId64 " %s\n", record->topic, record->partition,
+			record->offset, rows_text(rows, 0, 0));
+	return 0;
 }
 
 static int identify(

@@ -958,6 +958,27 @@ def test_a_replayed_reject_becomes_a_waiting_message(db):
     assert [entry["filter"]["fate"] for entry in audit(db)] == ["stored"]
 
 
+def test_a_reject_is_replayed_after_those_that_hold_it_back(db):
+    """Of another key, or without a hold, it does not matter. With partition order the key does not matter."""
+    first, second, third = (reject(db, offset=offset) for offset in (7, 8, 9))
+    db.execute("UPDATE inbox.inbox_rejects SET holds = true WHERE seq <> %s", [third])
+
+    def replay(seq):
+        return value(db, f"SELECT inbox.replay_reject({seq}, 's', 'r{seq}', 't')")
+
+    assert [replay(second), replay(third)] == ["behind", "stored"]
+    db.execute("UPDATE inbox.inbox_rejects SET key = 'other' WHERE seq = %s", [first])
+    db.execute("UPDATE inbox.inbox_offsets SET ordering = 'partition'")
+    assert replay(second) == "behind"
+    db.execute("UPDATE inbox.inbox_offsets SET ordering = 'key'")
+    with db.transaction(force_rollback=True):
+        assert replay(second) == "stored"
+    db.execute("UPDATE inbox.inbox_rejects SET key = 'k'")
+    release = "SELECT inbox.release_reject(%s, 'not needed')"
+    assert [value(db, release, first), value(db, release, first), replay(second)] == [True, False, "stored"]
+    assert ("release_reject", "not needed") in [(entry["action"], entry["reason"]) for entry in audit(db)]
+
+
 def test_the_reason_for_replaying_a_reject_is_audited_and_in_the_history(db):
     db.execute("SELECT inbox.replay_reject(%s, 's', 'r1', NULL, 'rules corrected')", [reject(db)])
     db.execute("SELECT inbox.replay_reject(%s, 's', 'r2', NULL)", [reject(db, offset=8)])

@@ -93,6 +93,9 @@ def test_every_statement_finds_its_index(db, full):
         expect("inbox_messages_seq_key", "settle_lockable", seqs)
         expect("inbox_messages_seq_key", "raise_crash", 1, seqs, ones)
         expect("inbox_messages_pkey", "find_conflicts", known[:count], ["s"] * count, [""] * count, nothing[:count], seqs[:count])
+        for whole in (False, True):
+            expect("inbox_rejects_holding", "find_held", ["orders"], [0], ["orders"] * count, [0] * count, list(range(count)),
+                   [b"k"] * count, known[:count], ["s"] * count, [""] * count, whole)
         expect("inbox_messages_pkey", "insert_conflicts", ["s"] * count, known[:count], ["orders"] * count,
                [0] * count, list(range(count)), [None] * count, [None] * count, ["[]"] * count,
                [b"other"] * count, [b"x"] * count, [""] * count)

@@ -34,7 +34,7 @@ LOOKS = {"try_text", "try_json", "error_shape", "look_page", "is_counted", "seq_
          "check_max_rows", "keys", "lanes_of", "wants", "consumers_of", "check_backfill", "backfill_count", "recent_backfills", "outbox_page", "check_outbox_filter", "outbox_status", "outbox_counts",
          "relay_position", "trace_pairs", "envelope_trace", "is_structured", "computed_trace", "is_of_trace", "trace_of", "event_before",
          "caused_events"}
-ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "take_conflict", "discard", "discard_where", "discard_page",
+ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "release_reject", "take_conflict", "discard", "discard_where", "discard_page",
         "purge", "seek", "adopt", "forget_handler", "forget_consumer", "rename_consumer", "rename_page", "skip_key", "retry_now", "retry_page", "resolve", "pause", "resume", "backfill", "backfill_page", "outbox_replay_where", "outbox_replay_page", "outbox_discard_where",
         "outbox_discard_page", "request_forget"}
 CALLS = {"inboxd_sidecar": {"retain", "sequences_behind", "advance_sequences", "emit_caused", "sql_handler_problem",

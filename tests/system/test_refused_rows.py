@@ -39,6 +39,55 @@ def test_only_the_row_that_a_trigger_refuses_is_rejected(inboxd, handler, stream
     inbox.wait_processed(40)
 
 
+def replay_rejects(sidecar):
+    done = sidecar.command("replay", "--rejects", "--yes")
+    return done.stdout + done.stderr
+
+
+def test_no_message_overtakes_a_refused_one_of_its_key(start_inboxd, handler, streams, make_topic, inbox):
+    """Also after a restart, while the row is still refused, and behind a part of the replay."""
+    topic = make_topic(partitions=1)
+    sidecar = start_inboxd(kafka={"topics": [topic]})
+    client = handler(sidecar, always(DONE))
+    refuse(inbox, "NEW.event_id = 'k1'")
+    streams.events(topic, ["k0", "k1", "other1", "k2"], key=lambda one: one[0])
+    inbox.wait_processed(2)
+    assert sidecar.stop() == 0
+    sidecar.start()
+    client = handler(sidecar, always(DONE))
+    streams.events(topic, ["k3", "other2"], key=lambda one: one[0])
+    inbox.wait_processed(3)
+    rejects = inbox.rejects()
+    assert [reject["reason"].split(":")[0] for reject in rejects] == ["storage", "behind", "behind"]
+    assert sidecar.metric("inboxd_rejects_total", topic=topic, reason="behind") == 1
+    said = replay_rejects(sidecar)
+    assert said.count("stays: not this one") == 1 and said.count("stays: an earlier record of its key stays") == 2, said
+    inbox.execute(ALLOW)
+    streams.events(topic, ["k4", "other3"], key=lambda one: one[0])
+    inbox.wait_processed(4)
+    replay_rejects(sidecar)
+    streams.events(topic, ["k5"], key=lambda one: one[0])
+    inbox.wait_processed(9)
+    assert [one for one in client.event_ids if one[0] == "k"] == ["k1", "k2", "k3", "k4", "k5"]
+    assert inbox.rejects() == []
+
+
+def test_with_partition_order_a_refused_row_holds_its_partition_back(start_inboxd, handler, streams, make_topic, inbox):
+    """Until an operator gives the order up."""
+    topic = make_topic(partitions=1)
+    sidecar = start_inboxd(kafka={"topics": [topic]}, inbox={"ordering": "partition"})
+    client = handler(sidecar, always(DONE))
+    refuse(inbox, "NEW.event_id = 'bad'")
+    streams.events(topic, ["bad", "a", "b"])
+    eventually(lambda: len(inbox.rejects()) == 3)
+    assert inbox.value("SELECT inbox.release_reject(seq, 'not needed') FROM inbox.inbox_rejects WHERE reason LIKE 'storage:%'")
+    replay_rejects(sidecar)
+    streams.events(topic, ["c"])
+    inbox.wait_processed(3)
+    assert client.event_ids == ["a", "b", "c"]
+    assert [reject["reason"].split(":")[0] for reject in inbox.rejects()] == ["storage"]
+
+
 def test_a_single_refused_row_is_rejected_only_after_another_row_is_accepted(inboxd, handler, streams, topic, inbox):
     handler(inboxd, always(DONE))
     refuse(inbox, "NEW.event_id = 'bad'")

@@ -395,6 +395,24 @@ static void note_end(struct ingest *ingest, struct sent_batch *sent, int r, stru
 		was_not_stored(ingest, sent, r, err);
 }
 
+/* An operator may have made messages of rejects that held records back. Admission does not know these rows. So the rows of
+ * the partition are checked, and wait behind them. */
+static void doubt_lanes(struct ingest *ingest)
+{
+	const struct batch *batch = &ingest->storing.sent.batch;
+
+	for (size_t i = 0; i < batch->update_count; i++) {
+		const struct watermark_update *update = &batch->updates[i];
+		const struct partition *partition =
+			partitions_find(&ingest->partitions, update->topic, update->partition);
+
+		for (size_t m = 0;
+			partition != NULL && update->may_hold && m < partition->audience.count; m++)
+			admission_dirty(
+				ingest->options.admission, partition->audience.members[m].stream);
+	}
+}
+
 /* Everything that can fail happens before the batch is sent: the handover, the watermark updates
  * and the placement. A failure after the COMMIT would keep claimed rows from dispatch until the
  * lease ends. */
@@ -412,7 +430,10 @@ static int prepare(struct ingest *ingest, struct err *err)
 	r = handover_new(&sent->handover, &room, err);
 	if (r == 0)
 		r = watermark_updates_build(ingest, err);
-	return r == 0 ? place_rows(ingest, err) : r;
+	if (r != 0)
+		return r;
+	doubt_lanes(ingest);
+	return place_rows(ingest, err);
 }
 
 bool store_batch_start(struct ingest *ingest)

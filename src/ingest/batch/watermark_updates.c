@@ -123,6 +123,7 @@ static void fill_update(struct watermark_update *update, const struct partition 
 	update->last_digest.known = has_last && then->last.digest.known;
 	update->log = partition->log;
 	update->other_log_from = -1;
+	update->may_hold = partition->update.may_hold;
 	update->read_to = end->next;
 }
 
@@ -165,6 +166,7 @@ void watermark_updates_note(struct ingest *ingest, const struct batch *batch)
 		partition->start.rewound = false;
 		partition->offsets.stored = update->read_to;
 		partition->update.touched = partition->read.next != update->read_to;
+		partition->update.may_hold = update->may_hold;
 	}
 }
 
@@ -178,7 +180,9 @@ void watermark_updates_in_doubt(struct ingest *ingest, const struct batch *batch
 		struct partition *partition =
 			partitions_find(&ingest->partitions, update->topic, update->partition);
 
-		if (partition != NULL)
-			partition->update.tried_next = update->next;
+		if (partition == NULL)
+			continue;
+		partition->update.tried_next = update->next;
+		partition->update.may_hold |= update->may_hold; /* perhaps it was committed */
 	}
 }

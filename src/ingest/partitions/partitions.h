@@ -81,6 +81,7 @@ struct pending_update {
 	bool touched;       /* the batch must update the watermark */
 	bool in_doubt;      /* a COMMIT was not answered, or a statement failed */
 	int64_t tried_next; /* the watermark that the last attempt would have written */
+	bool may_hold; /* rejects of the partition may hold records back; see watermark_update */
 };
 
 /* The offsets of the consumer group. */

@@ -88,6 +88,7 @@ int batch_reject(struct batch *batch, struct message *message, const char *reaso
 	reject->message = message;
 	reject->kept = false;
 	reject->refused = false;
+	reject->holds = false;
 	(void)snprintf(reject->reason, sizeof(reject->reason), "%s", reason);
 	/* The cut can have split a character, and PostgreSQL would refuse the whole batch for it. */
 	utf8_repair(reject->reason);

@@ -25,6 +25,7 @@ struct batch_row {
 	size_t stream;           /* index in the admission */
 	bool again;              /* of the same record as the row before, for another consumer */
 	struct placement placement;
+	bool held; /* an earlier record of its lane is a reject that holds it back. Set by the store */
 	enum insert_result result;
 };
 
@@ -34,6 +35,7 @@ struct batch_reject {
 	char reason[512]; /* "label: words"; UTF-8, also where it was cut to fit */
 	bool kept;        /* stored now; false: was there already */
 	bool refused;     /* one of the rows, which PostgreSQL did not take: goes with that try */
+	bool holds;       /* later records of its lane become rejects, too, until it is a message */
 };
 
 /* How the batch changes the watermark of one partition (rule R1). */
@@ -50,6 +52,7 @@ struct watermark_update {
 	/* a record without an id is stored with another payload: the lowest offset of these; -1 = none. Set by
 	 * the store, which then stores nothing. */
 	int64_t other_log_from;
+	bool may_hold; /* the partition may have rejects that hold records back. The store finds out */
 	int64_t read_to; /* ingest: the offset up to which the partition was read for this batch */
 };
 

@@ -137,6 +137,39 @@ void fill_duplicates(
 	}
 }
 
+void fill_held(struct batch_writer *writer, const struct batch *batch)
+{
+	struct params *params = &writer->params;
+	int topic, partition, offset, key, event_id, source, consumer;
+
+	params_reset(params);
+	topic = params_array(params, ARRAY_TEXT);
+	partition = params_array(params, ARRAY_INT);
+	for (size_t i = 0; i < batch->update_count; i++) {
+		array_text(params, topic, batch->updates[i].topic);
+		array_int(params, partition, batch->updates[i].partition);
+	}
+	topic = params_array(params, ARRAY_TEXT);
+	partition = params_array(params, ARRAY_INT);
+	offset = params_array(params, ARRAY_BIGINT);
+	key = params_array(params, ARRAY_BYTEA);
+	event_id = params_array(params, ARRAY_TEXT);
+	source = params_array(params, ARRAY_TEXT);
+	consumer = params_array(params, ARRAY_TEXT);
+	for (size_t i = 0; i < batch->row_count; i++) {
+		const struct message *message = batch->rows[i].message;
+
+		array_text(params, topic, message->topic);
+		array_int(params, partition, message->partition);
+		array_bigint(params, offset, message->offset);
+		array_bytes(params, key, message->key);
+		array_text(params, event_id, message->event_id);
+		array_text(params, source, message->source);
+		array_text(params, consumer, message->consumer);
+	}
+	params_bool(params, writer->ordering == ORDERING_PARTITION);
+}
+
 void fill_conflicts(struct batch_writer *writer, const struct batch *batch, const size_t *items,
 	size_t count, bool bare)
 {
@@ -167,11 +200,12 @@ void fill_rejects(struct batch_writer *writer, const struct batch *batch, const 
 {
 	struct params *params = &writer->params;
 	struct record_arrays record;
-	int reason;
+	int reason, holds;
 
 	params_reset(params);
 	record = open_record(params, true);
 	reason = params_array(params, ARRAY_TEXT);
+	holds = params_array(params, ARRAY_SMALLINT);
 	for (size_t i = 0; i < count; i++) {
 		const struct batch_reject *reject = &batch->rejects[items[i]];
 		struct message stripped = *reject->message;
@@ -182,6 +216,7 @@ void fill_rejects(struct batch_writer *writer, const struct batch *batch, const 
 		}
 		add_record(params, &record, &stripped);
 		array_text(params, reason, reject->reason);
+		array_smallint(params, holds, reject->holds);
 	}
 }
 

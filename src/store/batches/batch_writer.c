@@ -2,7 +2,8 @@
  * Runs the transaction of a batch. The normal case takes two pipelines (ADR 10): everything up to the rows of the
  * INSERT, then COMMIT. Only if PostgreSQL refuses a value, the batch starts again under savepoints
  * and is halved until the row that cannot be stored is alone. It becomes a reject only if PostgreSQL
- * accepts another row of the batch, or this one without its values.
+ * accepts another row of the batch, or this one without its values. A reject whose values are good holds back the later
+ * records of its lane (held_rows.c).
  *
  * In the same transaction it stores completely what is no new message: records that repeat an id
  * with another payload (conflicts), and records that are no messages (rejects).
@@ -163,6 +164,57 @@ static int try_bare(const struct writing *w, size_t item, const struct err *why,
 	return why->fault;
 }
 
+/* Stores the record of a row as a reject. The row stays in the batch, so that the counters include it. */
+static int keep_record(
+	const struct writing *w, size_t item, const char *reason, bool holds, struct err *err)
+{
+	struct batch_row *row = &w->batch->rows[item];
+	struct message *copy = NULL;
+	int r = message_new(&copy, row->message, err);
+
+	if (r == 0)
+		r = batch_reject(w->batch, copy, reason, err);
+	if (r != 0)
+		return r;
+	w->batch->rejects[w->batch->reject_count - 1].refused = true;
+	w->batch->rejects[w->batch->reject_count - 1].holds = holds;
+	if (row->result != ROW_DUPLICATE)
+		row->result = ROW_REJECTED;
+	return 0;
+}
+
+/* A row that is held back, behind a refused one of this batch, may be the only one that shows whether PostgreSQL accepts
+ * others. It is tried, and rolled back. */
+static int try_held(const struct writing *w, size_t item, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct batch_writer *writer = w->writer;
+	int r;
+
+	if (writer->odd.fault == 0 || writer->proved)
+		return 0;
+	r = db_savepoint(writer->db, err);
+	if (r != 0)
+		return r;
+	w->fill(writer, w->batch, &item, 1, false);
+	r = db_step(writer->db, w->query, &writer->params, &rows, err);
+	if (r != 0 && !is_refused(w, r, err))
+		return r;
+	writer->proved = r == 0 && rows_count(rows) > 0;
+	return db_rollback_to_savepoint(writer->db, err);
+}
+
+static int keep_behind(const struct writing *w, size_t item, struct err *err)
+{
+	int r = try_held(w, item, err);
+
+	return r != 0 ? r
+		      : keep_record(w, item,
+				"behind: an earlier record of its key or partition is rejected; "
+				"`inboxd replay --rejects` stores both in their order",
+				true, err);
+}
+
 /* Writes under savepoints. It halves the items that PostgreSQL refuses until one item is alone;
  * that item is passed to give_up(). */
 static int write_bisected(
@@ -170,17 +222,22 @@ static int write_bisected(
 {
 	struct err why = ERR_INIT;
 	size_t half = count / 2;
-	int r;
+	bool held = w->query == QUERY_INSERT_MESSAGES && held_rows_any(w->batch, items, count);
+	int r = 0;
 
 	if (count == 0)
 		return 0;
-	r = db_savepoint(w->writer->db, err);
-	if (r == 0)
-		r = write_items(w, items, count, false, err);
-	if (!is_refused(w, r, err))
-		return r;
-	why = *err;
-	r = db_rollback_to_savepoint(w->writer->db, err);
+	if (held && count == 1)
+		return keep_behind(w, items[0], err);
+	if (!held) {
+		r = db_savepoint(w->writer->db, err);
+		if (r == 0)
+			r = write_items(w, items, count, false, err);
+		if (!is_refused(w, r, err))
+			return r;
+		why = *err;
+		r = db_rollback_to_savepoint(w->writer->db, err);
+	}
 	if (r == 0 && count == 1)
 		r = try_bare(w, items[0], &why, err);
 	if (r != 0)
@@ -257,27 +314,19 @@ static int select_rows(const struct batch *batch, enum insert_result result, siz
 	return 0;
 }
 
-/* give_up() of rows: stores the record as a reject. The row stays in the batch, so that the
- * counters include it. */
+/* give_up() of rows. If its values are not the cause, the record holds back the later ones of its lane. */
 static int keep_as_reject(
 	const struct writing *w, size_t item, const struct err *why, struct err *err)
 {
-	struct batch_row *row = &w->batch->rows[item];
-	struct message *copy = NULL;
 	char reason[sizeof(w->batch->rejects->reason)];
-	int r = message_new(&copy, row->message, err);
+	bool good = !db_error_is_data(w->writer->db, why);
 
-	if (r != 0)
-		return r;
 	(void)snprintf(reason, sizeof(reason), "storage: %s %.400s", why->state, why->text);
-	if (row->result != ROW_DUPLICATE)
-		row->result = ROW_REJECTED;
-	if (!w->writer->accepts || !db_error_is_data(w->writer->db, why))
+	if (!w->writer->accepts || good)
 		w->writer->odd = *why;
-	r = batch_reject(w->batch, copy, reason, err);
-	if (r == 0)
-		w->batch->rejects[w->batch->reject_count - 1].refused = true;
-	return r;
+	good = good && w->query == QUERY_INSERT_MESSAGES &&
+	       held_rows_mark(w->writer, w->batch, item);
+	return keep_record(w, item, reason, good, err);
 }
 
 /* The sequence went backwards while this instance was running, so another server with older data
@@ -511,6 +560,8 @@ static int store_bisected(const struct writing *w, struct err *err)
 	if (r == 0 && writer->isolating && writer->commit_refused)
 		r = db_script(writer->db, "SET CONSTRAINTS ALL IMMEDIATE", err);
 	writer->accepts = false;
+	if (r == 0)
+		r = held_rows_find(writer, w->batch, err);
 	return r != 0 ? r : write_bisected(w, writer->items, writer->item_count, err);
 }
 
@@ -535,8 +586,10 @@ static int store_messages(struct batch_writer *writer, struct batch *batch, stru
 static void forget_results(struct batch *batch)
 {
 	batch_drop_refused(batch);
-	for (size_t i = 0; i < batch->row_count; i++)
+	for (size_t i = 0; i < batch->row_count; i++) {
 		batch->rows[i].result = ROW_UNKNOWN;
+		batch->rows[i].held = false;
+	}
 	for (size_t i = 0; i < batch->reject_count; i++)
 		batch->rejects[i].kept = false;
 }
@@ -552,7 +605,7 @@ static void undo(struct batch_writer *writer, struct batch *batch)
  * proves nothing, because nothing is written for it. */
 static int blame_rows(const struct batch_writer *writer, const struct batch *batch, struct err *err)
 {
-	if (writer->odd.fault == 0)
+	if (writer->odd.fault == 0 || writer->proved)
 		return 0;
 	for (size_t i = 0; i < batch->row_count; i++) {
 		enum insert_result result = batch->rows[i].result;
@@ -602,6 +655,7 @@ static int write_all(struct batch_writer *writer, struct batch *batch, struct er
  * first and the batch finds the row fenced; so no batch of a fenced instance is stored (rule R4). */
 int batch_writer_start(struct batch_writer *writer, struct batch *batch, struct err *err)
 {
+	bool savepoints = writer->isolate_next || held_rows_possible(writer, batch);
 	int r;
 
 	forget_results(batch);
@@ -612,10 +666,11 @@ int batch_writer_start(struct batch_writer *writer, struct batch *batch, struct 
 	writer->isolating = writer->isolate_next;
 	writer->isolate_next = false;
 	writer->odd = (struct err)ERR_INIT;
+	writer->proved = false;
 	r = select_rows(batch, ROW_UNKNOWN, &writer->items, &writer->item_count, err);
-	if (r == 0 && !writer->isolating)
+	if (r == 0 && !savepoints)
 		r = send_all(writer, batch, err);
-	writer->unsendable = writer->isolating ||
+	writer->unsendable = savepoints ||
 			     (r < 0 && db_is_open(writer->db) && db_error_is_data(writer->db, err));
 	if (r == 0 || writer->unsendable)
 		return 0;

@@ -39,6 +39,7 @@ struct batch_writer {
 	bool commit_refused; /* the last attempt failed at its COMMIT */
 	bool accepts;   /* PostgreSQL accepted a row of the kind that is written, or a bare one */
 	struct err odd; /* the last refusal of a row that the values of the row do not explain */
+	bool proved; /* PostgreSQL accepted a row that is held back, in a try that was rolled back */
 };
 
 /* The format of inbox_offsets.last_digest: the offset it belongs to, most significant byte first,
@@ -52,6 +53,7 @@ void stored_digest(unsigned char out[STORED_DIGEST_BYTES], int64_t last_offset,
 int fill_updates(struct batch_writer *writer, const struct batch *batch, struct err *err);
 void fill_duplicates(
 	struct batch_writer *writer, const struct batch *batch, const size_t *items, size_t count);
+void fill_held(struct batch_writer *writer, const struct batch *batch);
 /* `bare`: with the simplest id, key, headers and payload in place of their own. */
 void fill_messages(struct batch_writer *writer, const struct batch *batch, const size_t *items,
 	size_t count, bool bare);
@@ -61,5 +63,16 @@ void fill_conflicts(struct batch_writer *writer, const struct batch *batch, cons
 /* `bare`: only the coordinates and the reason. */
 void fill_rejects(struct batch_writer *writer, const struct batch *batch, const size_t *items,
 	size_t count, bool bare);
+
+/* held_rows.c */
+
+/* True when the table must be asked for rows that are held back. Without an order nothing is. */
+bool held_rows_possible(const struct batch_writer *writer, struct batch *batch);
+/* Asks, inside the transaction of the batch: sets `held` of the rows, and `may_hold` of the updates. */
+int held_rows_find(struct batch_writer *writer, struct batch *batch, struct err *err);
+/* True if one of these rows is held back. */
+bool held_rows_any(const struct batch *batch, const size_t *items, size_t count);
+/* This row becomes a reject although its values are good: marks the later rows of its lane. False: it has no lane. */
+bool held_rows_mark(const struct batch_writer *writer, struct batch *batch, size_t item);
 
 #endif
