@@ -2,6 +2,7 @@
 
 import datetime
 import email.utils
+import itertools
 import json
 import pathlib
 import re
@@ -142,7 +143,8 @@ def test_a_large_message_arrives(inboxd, service, forward, send, inbox):
 
 @pytest.mark.parametrize("status, options, row_status", [
     (200, (), "processed"), (202, (), "processed"), (204, (), "processed"),
-    (301, (), "dead"), (409, (), "retried"), (425, (), "retried"), (429, (), "retried"), (500, (), "retried"), (503, (), "retried"),
+    (301, (), "dead"), (409, (), "retried"), (425, (), "retried"), (500, (), "retried"), (503, (), "retried"),
+    (429, ("--status", "429=retry"), "retried"),
     (400, (), "dead"), (404, (), "dead"), (422, (), "dead"),
     (404, ("--status", "4xx=retry,404=done"), "processed"),
     (422, ("--status", "404=done,4xx=retry"), "retried"),
@@ -179,15 +181,73 @@ def test_refused_credentials_from_a_file_spend_no_attempt(inboxd, service, forwa
     assert inbox.wait_status("x", "processed")["retry_count"] == 0
 
 
-@pytest.mark.parametrize("form", ["seconds", "date"])
-def test_retry_after_is_the_delay(inboxd, service, forward, send, inbox, form):
+def test_retry_after_is_the_delay_and_can_ask_for_it_without_an_attempt(inboxd, service, forward, send, inbox):
     later = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
-    value = "3600" if form == "seconds" else email.utils.format_datetime(later, usegmt=True)
-    forward(inboxd, service(lambda request: response(429, retry_after=value)))
-    send()
-    inbox.wait_status("x", "retrying")
-    minutes = inbox.value("SELECT extract(epoch FROM available_at - now()) / 60 FROM inbox.inbox_messages")
-    assert 58 < minutes <= 60
+    answers = {
+        "a429": response(429, retry_after="3600"),
+        "b503": response(503, retry_after=email.utils.format_datetime(later, usegmt=True)),
+        "c500": response(500, retry_after="3600"),
+        "done": response(),
+    }
+    client = forward(inboxd, service(lambda request: answers[request.event_id]), "--jobs", 1)
+    for name, attempts in (("a429", 0), ("done", 0), ("b503", 0), ("c500", 1)):
+        send(name, key=name.encode())
+        row = eventually(lambda: next((row for row in inbox.query(
+            """SELECT retry_count, processed_at, extract(epoch FROM available_at - now()) / 60 AS minutes FROM inbox.messages
+               WHERE event_id = %s AND (processed_at IS NOT NULL OR available_at > now() + interval '1 minute')""", [name])), None))
+        assert row["retry_count"] == attempts and (row["processed_at"] or 58 < row["minutes"] <= 60)
+    eventually(lambda: client.stderr.count("event=message_put_off") == 2)
+    assert "event=service_busy" not in client.stderr
+
+
+class Limiter:
+    """Accepts `most` requests, then answers 429 for a second, and so on."""
+
+    def __init__(self, most):
+        self.most, self.left, self.lock = most, most, threading.Lock()
+        self.until, self.accepted, self.refused = 0, [], []
+
+    def __call__(self, request):
+        with self.lock:
+            now = time.monotonic()
+            if self.left == 0:
+                self.left, self.until = self.most, now + 1
+            if now < self.until:
+                self.refused.append(request.event_id)
+                return response(429, retry_after=1)
+            self.left -= 1
+            self.accepted.append(request.event_id)
+            return response()
+
+
+def test_a_message_that_is_never_accepted_while_others_are_spends_attempts(
+        start_inboxd, service, forward, send, streams, topic, inbox):
+    sidecar = start_inboxd(retry={"max_attempts": 1})
+    receiver = service(lambda request: response(429 if request.event_id == "never" else 200))
+    forward(sidecar, receiver)
+    send("never", key=b"never")
+    receiver.wait_count(2)  # not dead after the first one
+    numbers = itertools.count()
+
+    def is_dead():
+        streams.events(topic, [f"m{next(numbers)}" for _ in range(10)])
+        return inbox.message("never")["status"] == "dead"
+
+    eventually(is_dead, every=0.2)
+    assert inbox.message("never")["error_code"] == "HTTP_429"
+
+
+def test_a_service_with_a_limit_gets_the_messages_in_its_time(start_inboxd, service, forward, streams, topic, inbox):
+    sidecar = start_inboxd(retry={"max_attempts": 2})
+    names = [f"m{number:03}" for number in range(120)]
+    streams.events(topic, names, key=lambda name: b"same" if name.endswith("0") else name.encode())
+    limiter = Limiter(60)
+    client = forward(sidecar, service(limiter))
+    inbox.wait_processed(120)
+    assert all(row["retry_count"] == 0 for row in inbox.messages())
+    assert 0 < len(limiter.refused) < 45
+    assert [name for name in limiter.accepted if name.endswith("0")] == names[::10]
+    assert client.stderr.count("event=service_busy") == 1
 
 
 @pytest.mark.parametrize("body, result", [

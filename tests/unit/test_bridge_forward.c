@@ -80,6 +80,24 @@ static void refused_credentials_that_can_be_renewed_spend_no_attempt(void **stat
 	assert_int_equal(status_table_find(&table, 401), BRIDGE_DONE);
 }
 
+static void a_status_that_asks_to_come_later_does_not_blame_the_message(void **state)
+{
+	struct status_table table;
+	struct err err = ERR_INIT;
+
+	(void)state;
+	status_table_init(&table);
+	assert_true(status_table_is_busy(&table, 429, false));
+	assert_true(status_table_is_busy(&table, 429, true));
+	assert_true(status_table_is_busy(&table, 503, true));
+	assert_false(status_table_is_busy(&table, 503, false));
+	assert_false(status_table_is_busy(&table, 500, true));
+	assert_false(status_table_is_busy(&table, 0, true));
+	assert_int_equal(status_table_change(&table, "429=retry,5xx=snooze", &err), 0);
+	assert_false(status_table_is_busy(&table, 429, true));
+	assert_false(status_table_is_busy(&table, 503, true));
+}
+
 static void a_malformed_row_is_named(void **state)
 {
 	static const char *const rows[] = { "404", "404=", "404=maybe", "600=done", "099=done",
@@ -175,6 +193,7 @@ int main(void)
 		cmocka_unit_test(each_status_has_a_verdict),
 		cmocka_unit_test(a_later_row_replaces_an_earlier_one),
 		cmocka_unit_test(refused_credentials_that_can_be_renewed_spend_no_attempt),
+		cmocka_unit_test(a_status_that_asks_to_come_later_does_not_blame_the_message),
 		cmocka_unit_test(a_malformed_row_is_named),
 		cmocka_unit_test(a_header_is_encoded_as_cloudevents_asks),
 		cmocka_unit_test(a_value_cannot_end_its_header),

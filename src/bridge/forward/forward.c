@@ -2,8 +2,12 @@
  * See forward.h. One thread, and one wait of libcurl's multi interface: its sockets, the socket of inboxd and the
  * signals. A message that finds no free request waits as `pending`; that happens only when one was cancelled.
  *
- * While the service cannot be reached, the window is 0: inboxd sends no messages. When the pause is over the window is 1,
- * and after the first response all of it again.
+ * A service that cannot be reached makes a pause: the window is 0, and inboxd sends no messages. When the pause is over the
+ * window is 1, and after the first response all of it again.
+ *
+ * So does a service that asks to come later (that is busy). But one such response can be about its message only, for
+ * example about the quota of one customer. So the first one in a row only halves the window, and the second one makes the
+ * pause. Then the window begins at 1, and grows by 1 when it was used once without such a response.
  */
 #include "bridge/forward/forward.h"
 
@@ -20,9 +24,14 @@
 
 enum {
 	WAIT_MAX_MS = 1000, /* log_repeats() */
-	PAUSE_MS = 200,     /* the first pause while the service cannot be reached; doubles */
+	PAUSE_MS = 200,     /* the first pause; doubles */
 	PAUSE_MAX_MS = 10000,
+	LATER_MS = 1000,   /* behind the pause, for a message that comes again */
+	ACCEPTED_MANY = 8, /* a service with a low limit accepts fewer */
 };
+
+/* The kinds of failures in outage_log.h. */
+enum { NOT_REACHED, BUSY };
 
 struct forward {
 	struct forward_options options; /* with the URL that was read */
@@ -35,8 +44,12 @@ struct forward {
 	size_t count;
 	size_t open;
 	struct inbox_delivery *pending;
-	struct outage_log outage; /* requests in a row that did not reach the service */
-	int64_t resume_ms;        /* when to try the service again; 0 = no pause */
+	int busy;                 /* responses in a row that ask to come later */
+	struct outage_log outage; /* pauses in a row */
+	int64_t resume_ms;        /* when the last pause ends */
+	int most;                 /* messages at a time without an outage */
+	int64_t accepted;         /* responses since the last one that asks to come later */
+	int64_t grown_at;         /* `accepted` when `most` has grown */
 	int window;               /* that inboxd knows */
 };
 
@@ -88,6 +101,7 @@ static int forward_open(
 
 	*forward = (struct forward){ .options = *given, .intake = { .signal_fd = -1 } };
 	forward->window = options->intake.jobs;
+	forward->most = options->intake.jobs;
 	r = read_url(forward, err);
 	if (r == 0)
 		r = check_options(options, err);
@@ -232,50 +246,118 @@ static void obey_cancels(struct forward *forward)
 
 /* --- Responses --------------------------------------------------------------------------------- */
 
-static void pause_messages(struct forward *forward, const char *why)
+/* A request that was begun before the end of the last pause says nothing about the time after it. */
+static bool is_late(const struct forward *forward, const struct request *request)
 {
-	const int64_t now_ms = clock_now_ms();
-
-	/* The other requests of the same moment fail, too. */
-	if (forward->resume_ms > now_ms)
-		return;
-	forward->resume_ms = now_ms + 1 +
-			     backoff_delay_ms(PAUSE_MS, PAUSE_MAX_MS, (int)forward->outage.failures,
-				     random_u64());
-	/* The URL stays out of the log: it may have a password. */
-	if (outage_log_failed(&forward->outage, 0, now_ms))
-		log_warn("service_not_reached", LOG_STR("error", why),
-			LOG_INT("retry_in_ms", forward->resume_ms - now_ms),
-			LOG_STR("next", "the messages wait, and no attempt is spent"),
-			LOG_OUTAGE(&forward->outage, now_ms));
+	return request->begun_ms < forward->resume_ms;
 }
 
-static void resume_messages(struct forward *forward)
+static int64_t pause_left_ms(const struct forward *forward)
+{
+	const int64_t left_ms = forward->resume_ms - clock_now_ms();
+
+	return left_ms > 0 ? left_ms : 0;
+}
+
+#define LOG_PAUSE(forward)                                                                         \
+	LOG_INT("retry_in_ms", pause_left_ms(forward)),                                            \
+		LOG_STR("next", "the messages wait, and no attempt is spent"),                     \
+		LOG_OUTAGE(&(forward)->outage, clock_now_ms())
+
+/* `wanted_ms`: how long the service asks to wait; negative = it does not say. */
+static void pause_messages(struct forward *forward, int64_t wanted_ms)
+{
+	const int failures = (int)forward->outage.failures;
+
+	if (wanted_ms < 0)
+		wanted_ms = 1 + backoff_delay_ms(PAUSE_MS, PAUSE_MAX_MS, failures, random_u64());
+	if (wanted_ms > PAUSE_MAX_MS)
+		wanted_ms = PAUSE_MAX_MS;
+	forward->resume_ms = clock_now_ms() + wanted_ms;
+}
+
+static void note_response(struct forward *forward, const struct request *request)
 {
 	struct outage_log ended;
 
+	if (is_late(forward, request))
+		return;
+	forward->busy = 0;
+	forward->accepted++;
+	if (forward->most < (int)forward->count &&
+		forward->accepted - forward->grown_at >= forward->most) {
+		forward->most++;
+		forward->grown_at = forward->accepted;
+	}
 	if (outage_log_ended(&forward->outage, &ended))
 		log_info("service_reached", LOG_INT("failures", ended.failures),
 			LOG_OUTAGE_ENDED(&ended, clock_now_ms()));
-	forward->resume_ms = 0;
+}
+
+static void wait_until_reached(struct forward *forward, const struct request *request,
+	CURLcode result, struct bridge_verdict *verdict)
+{
+	if (!is_late(forward, request)) {
+		pause_messages(forward, -1);
+		/* The URL stays out of the log: it may have a password. */
+		if (outage_log_failed(&forward->outage, NOT_REACHED, clock_now_ms()))
+			log_warn("service_not_reached",
+				LOG_STR("error", request->words[0] != '\0'
+							 ? request->words
+							 : curl_easy_strerror(result)),
+				LOG_PAUSE(forward));
+	}
+	verdict->status = BRIDGE_SNOOZE;
+	verdict->delay_ms = pause_left_ms(forward);
+}
+
+/* A busy response that names no time is a failure of its message if the service has accepted many others since the last
+ * one: a message that the service never accepts does not wait for ever. */
+static void slow_down(
+	struct forward *forward, const struct request *request, struct bridge_verdict *verdict)
+{
+	const bool first = forward->busy == 0;
+	const bool blamed = verdict->delay_ms < 0 && forward->accepted >= ACCEPTED_MANY;
+
+	if (!is_late(forward, request)) {
+		forward->busy++;
+		forward->accepted = 0;
+		forward->grown_at = 0;
+		forward->most = first && forward->most > 1 ? forward->most / 2 : 1;
+		if (!first) {
+			pause_messages(forward, verdict->delay_ms);
+			if (outage_log_failed(&forward->outage, BUSY, clock_now_ms()))
+				log_warn("service_busy", LOG_STR("error", verdict->reason),
+					LOG_PAUSE(forward));
+		}
+	}
+	if (blamed)
+		return;
+	verdict->status = BRIDGE_SNOOZE;
+	if (verdict->delay_ms < 0)
+		verdict->delay_ms = pause_left_ms(forward) + LATER_MS;
+	if (first)
+		log_info("message_put_off",
+			LOG_STR("event_id", inbox_delivery_event_id(request->delivery)),
+			LOG_STR("error", verdict->reason),
+			LOG_INT("retry_in_ms", verdict->delay_ms),
+			LOG_STR("next", "the message comes again, and spends no attempt"));
 }
 
 static int finish(
 	struct forward *forward, struct request *request, CURLcode result, struct err *err)
 {
-	struct bridge_verdict verdict = { .status = BRIDGE_SNOOZE };
+	const enum request_end end = request_end_of(request, result);
+	struct bridge_verdict verdict;
 	int r;
 
-	if (request_end_of(request, result) == REQUEST_NOT_REACHED) {
-		pause_messages(forward,
-			request->words[0] != '\0' ? request->words : curl_easy_strerror(result));
-		verdict.delay_ms = forward->resume_ms - clock_now_ms();
-		if (verdict.delay_ms < 0)
-			verdict.delay_ms = 0;
-	} else {
-		resume_messages(forward);
-		request_verdict(request, result, &verdict);
-	}
+	request_verdict(request, result, &verdict);
+	if (end == REQUEST_NOT_REACHED)
+		wait_until_reached(forward, request, result, &verdict);
+	else if (end == REQUEST_BUSY)
+		slow_down(forward, request, &verdict);
+	else
+		note_response(forward, request);
 	r = bridge_answer(request->delivery, &verdict, err);
 	end_request(forward, request);
 	return r;
@@ -304,10 +386,10 @@ static int take_responses(struct forward *forward, struct err *err)
 
 static void update_window(struct forward *forward)
 {
-	int window = (int)forward->count;
+	int window = forward->most;
 
 	if (forward->outage.failures > 0)
-		window = clock_now_ms() < forward->resume_ms ? 0 : 1;
+		window = pause_left_ms(forward) > 0 ? 0 : 1;
 	if (window == forward->window || forward->intake.stopping)
 		return;
 	if (inbox_handler_window(forward->intake.handler, window) == 0)

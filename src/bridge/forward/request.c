@@ -262,7 +262,6 @@ static bool build(
 int request_prepare(struct request *request, const struct added_headers *headers,
 	struct event *event, struct err *err)
 {
-	const int64_t now_ms = clock_now_ms();
 	CURL *easy = request->easy;
 	CURLcode r = CURLE_OK;
 
@@ -281,11 +280,12 @@ int request_prepare(struct request *request, const struct added_headers *headers
 		return err_memory(err);
 	if (request->head > HEAD_MAX)
 		return REQUEST_TOO_LARGE;
+	request->begun_ms = clock_now_ms();
 	request->give_up_ms = intake_deadline_ms(request->delivery) + LATE_MS;
 	SET(CURLOPT_HTTPHEADER, request->headers);
 	SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.length);
 	SET(CURLOPT_POSTFIELDS, buf_str(&request->body));
-	SET(CURLOPT_TIMEOUT_MS, (long)(request->give_up_ms - now_ms));
+	SET(CURLOPT_TIMEOUT_MS, (long)(request->give_up_ms - request->begun_ms));
 	return r == CURLE_OK ? 0 : err_memory(err);
 }
 
@@ -321,7 +321,10 @@ enum request_end request_end_of(const struct request *request, CURLcode result)
 {
 	if (!is_answered(request, result))
 		return request->sent ? REQUEST_LOST : REQUEST_NOT_REACHED;
-	return REQUEST_ANSWERED;
+	return status_table_is_busy(&request->options->statuses, status_of(request),
+		       retry_after_ms(request) >= 0)
+		       ? REQUEST_BUSY
+		       : REQUEST_ANSWERED;
 }
 
 static bool has_content_type(const struct request *request, const char *part)

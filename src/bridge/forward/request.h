@@ -21,14 +21,16 @@ struct request {
 	size_t response_head;            /* the length of the headers that came */
 	bool overflow;                   /* the response is longer than what is read */
 	struct inbox_delivery *delivery; /* NULL = the request is free */
-	bool sent;                       /* once; the service may have the message */
-	int64_t give_up_ms;              /* when to stop although inboxd has not cancelled it */
+	int64_t begun_ms;
+	bool sent;          /* once; the service may have the message */
+	int64_t give_up_ms; /* when to stop although inboxd has not cancelled it */
 	char words[CURL_ERROR_SIZE];
 };
 
 /* What a finished request says. */
 enum request_end {
 	REQUEST_ANSWERED,    /* there is a status */
+	REQUEST_BUSY,        /* there is one, and it asks to come later */
 	REQUEST_LOST,        /* there is none, but the service may have processed the message */
 	REQUEST_NOT_REACHED, /* the message was never sent */
 };
@@ -46,7 +48,8 @@ int request_prepare(struct request *request, const struct added_headers *headers
 	struct event *event, struct err *err);
 /* What the result of libcurl means. */
 enum request_end request_end_of(const struct request *request, CURLcode result);
-/* The verdict of a request that was answered or lost, or is too large. The result is borrowed from the request. */
+/* The verdict of a request that was answered or lost, or is too large. If it is REQUEST_BUSY, this is the verdict as long as no
+ * other message was refused. The result is borrowed from the request. */
 void request_verdict(struct request *request, CURLcode result, struct bridge_verdict *out);
 
 #endif

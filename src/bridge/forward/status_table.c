@@ -84,3 +84,8 @@ enum bridge_status status_table_find(const struct status_table *table, long stat
 		       ? BRIDGE_RETRY
 		       : (enum bridge_status)table->verdicts[status];
 }
+
+bool status_table_is_busy(const struct status_table *table, long status, bool retry_after)
+{
+	return (status == 429 || (status == 503 && retry_after)) && !table->changed[status];
+}

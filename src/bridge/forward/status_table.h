@@ -24,4 +24,8 @@ void status_table_renews_credentials(struct status_table *table);
 /* A status outside of the table is a retry. */
 enum bridge_status status_table_find(const struct status_table *table, long status);
 
+/* True when the status asks to come later, and does not blame the message: 429, and 503 with a Retry-After, unless the user
+ * has changed its verdict. */
+bool status_table_is_busy(const struct status_table *table, long status, bool retry_after);
+
 #endif

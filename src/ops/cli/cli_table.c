@@ -181,10 +181,11 @@ const struct command_row cli_commands[] = {
 	{ COMMAND_FORWARD, "forward", "POST each message to a service: a handler without a library", "",
 		"Connects to the socket of inboxd as a handler, and POSTs each message to --url as a\n"
 		"CloudEvent over HTTP, with the header Idempotency-Key. The status of the response is the\n"
-		"verdict. 2xx is done; a JSON body is then the result. 408, 409, 425, 429, 3xx and 5xx are\n"
-		"retry, after the time in Retry-After if it is given. Any other 4xx is dead. --status\n"
-		"changes these verdicts. While the service cannot be reached, the messages wait, and no\n"
-		"attempt is spent.\n"
+		"verdict. 2xx is done; a JSON body is then the result. 408, 409, 425, 3xx and 5xx are\n"
+		"retry, after the time in Retry-After if it is given. 429, and 503 with Retry-After, ask to\n"
+		"come later: no attempt is spent, and the service gets fewer messages for a while. Any other\n"
+		"4xx is dead. --status changes these verdicts. While the service cannot be reached, the\n"
+		"messages wait, and no attempt is spent.\n"
 		"\n"
 		"SIGTERM lets open requests finish. forward reads no configuration file.\n", 0 },
 	{ COMMAND_VERSION, "version", "Print the version", "",
