@@ -298,6 +298,23 @@ final class IdempotencyFilterTest {
         assertEquals("caf\u00e9 au laitbc[a, item, empty]null", database.completed.get(3));
     }
 
+    private HttpResponse<String> postForm(String boundary, String content, Servlet servlet) throws Exception {
+        body = HttpRequest.BodyPublishers.ofString("--" + boundary
+                + "\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nphoto\r\n--" + boundary
+                + "\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\n" + content
+                + "\r\n--" + boundary + "--\r\n");
+        return post(IdempotencyFilterTest::pass, servlet, "Content-Type", "multipart/form-data; boundary=" + boundary);
+    }
+
+    private static String textOf(HttpServletRequest request) throws IOException {
+        try {
+            return request.getParameter("title")
+                    + new String(request.getPart("file").getInputStream().readAllBytes());
+        } catch (ServletException e) {
+            throw new IOException(e);
+        }
+    }
+
     @Test
     void aServletWithAMultipartConfigGetsTheParts() throws Exception {
         multipart = new MultipartConfigElement("");
