@@ -3,7 +3,9 @@ package inboxd_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +32,36 @@ func TestTheWindowHoldsAfterAReconnect(t *testing.T) {
 	h.SetMaxInFlight(3)
 	equal(t, s.read(), object{"jsonrpc": "2.0", "method": "window", "params": object{"max_in_flight": 3}})
 	equal(t, s.accept(nil)["max_in_flight"], 3)
+}
+
+// A record keeps what is logged.
+type record struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (r *record) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(line)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+func TestTheLogSaysThatTheConnectionIsBack(t *testing.T) {
+	s := newSidecar(t)
+	var lines record
+	s.start(done, inboxd.Logger(slog.New(slog.NewTextHandler(&lines, nil))))
+	s.accept(nil)
+	equal(t, strings.Contains(lines.String(), "again"), false)
+	s.accept(nil)
+	s.deliver(1, nil)
+	s.answer(1)
+	equal(t, strings.Count(lines.String(), `msg="connected to inboxd again" away=`), 1)
 }
 
 func TestAWindowThatChangesDuringTheHelloIsSent(t *testing.T) {

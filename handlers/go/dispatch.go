@@ -2,7 +2,6 @@ package inboxd
 
 import (
 	"errors"
-	"runtime/debug"
 	"sync"
 )
 
@@ -86,7 +85,7 @@ func (s *session) process(j job) bool {
 func guarded(f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = &panicError{value, debug.Stack()}
+			err = newPanicError(value)
 		}
 	}()
 	return f()

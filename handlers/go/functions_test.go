@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -64,13 +65,23 @@ func TestLongReasonsAndCodesAreCutBetweenCharacters(t *testing.T) {
 	equal(t, answer["code"], strings.Repeat("ü", 32))
 }
 
-func TestAPanicIsARetry(t *testing.T) {
+func TestAPanicIsARetryWithItsPlace(t *testing.T) {
 	s := newSidecar(t)
-	s.start(on(func(context.Context, *inboxd.Delivery) error { panic("no order") }))
+	_, _, line, _ := runtime.Caller(0)
+	s.start(on(func(_ context.Context, d *inboxd.Delivery) error {
+		if d.Event.ID == "A1" {
+			var missing *inboxd.Delivery
+			return errors.New(missing.ID)
+		}
+		panic("no order")
+	}))
 	s.accept(nil)
-	for number := range 2 { // the process goes on
+	for number, want := range []string{ // the process goes on
+		fmt.Sprintf("panic: no order (functions_test.go:%d)", line+6),
+		fmt.Sprintf("panic: runtime error: invalid memory address or nil pointer dereference (functions_test.go:%d)", line+4),
+	} {
 		s.deliver(number, nil)
-		equal(t, s.answer(number), object{"status": "retry", "reason": "panic: no order", "code": "PANIC"})
+		equal(t, s.answer(number), object{"status": "retry", "reason": want, "code": "PANIC"})
 	}
 }
 

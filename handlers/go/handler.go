@@ -49,7 +49,9 @@ type Handler struct {
 	routes  routes
 
 	running atomic.Bool
-	work    sync.WaitGroup // goroutines with functions
+
+	awaySince time.Time      // of Run: since when there is no connection
+	work      sync.WaitGroup // goroutines with functions
 
 	mu          sync.Mutex
 	maxInFlight int
@@ -97,6 +99,7 @@ func (h *Handler) Run(ctx context.Context) error {
 	}
 	defer h.running.Store(false)
 	failures := 0
+	h.awaySince = time.Time{}
 	for ctx.Err() == nil {
 		greeted, err := h.connect(ctx)
 		var refused *RefusedError
@@ -106,6 +109,9 @@ func (h *Handler) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 		case err != nil:
 			h.options.logger.Warn("no connection to inboxd", "error", err)
+			if h.awaySince.IsZero() {
+				h.awaySince = time.Now()
+			}
 		}
 		if greeted {
 			failures = 0
@@ -128,6 +134,14 @@ func (h *Handler) connect(ctx context.Context) (greeted bool, err error) {
 	defer h.setSession(nil)
 	err = s.run(ctx)
 	return s.greeted, err
+}
+
+// isBack logs the end of the time without a connection, at the level of its beginning.
+func (h *Handler) isBack() {
+	if !h.awaySince.IsZero() {
+		h.options.logger.Warn("connected to inboxd again", "away", time.Since(h.awaySince).Round(time.Millisecond))
+		h.awaySince = time.Time{}
+	}
 }
 
 func (h *Handler) setSession(s *session) {

@@ -76,6 +76,7 @@ func (s *session) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.drain(alive) })
 	s.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"hello","params":%s}`, helloID, hello))
 	err = s.read(func() {
+		s.h.isBack()
 		s.h.renewWindow(s, window)
 		helpers.Add(1)
 		go func() {

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -106,11 +109,31 @@ func (e *ClaimLostError) Unwrap() error {
 // A panicError is what a function for messages panicked with.
 type panicError struct {
 	value any
+	place string // file and line
 	stack []byte
 }
 
 func (e *panicError) Error() string {
-	return fmt.Sprintf("panic: %v", e.value)
+	return fmt.Sprintf("panic: %v%s", e.value, e.place)
+}
+
+// newPanicError is for the function that recovers.
+func newPanicError(value any) *panicError {
+	e := &panicError{value: value, stack: debug.Stack()}
+	var callers [32]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers[:])])
+	panicked := false
+	for frame, more := frames.Next(); ; frame, more = frames.Next() {
+		inRuntime := strings.HasPrefix(frame.Function, "runtime.")
+		if panicked && !inRuntime {
+			e.place = fmt.Sprintf(" (%s:%d)", filepath.Base(frame.File), frame.Line)
+			return e
+		}
+		panicked = panicked || frame.Function == "runtime.gopanic"
+		if !more {
+			return e
+		}
+	}
 }
 
 // An answer has the members of an answer as JSON. Its zero value answers nothing.

@@ -89,6 +89,8 @@ void ih_connection_lost(struct inbox_handler *handler, const char *why)
 	handler->state = IH_DOWN;
 	delay_ms = next_delay_ms(&handler->backoff);
 	handler->backoff.failures++;
+	if (handler->backoff.since_ms == 0)
+		handler->backoff.since_ms = ih_now_ms();
 	handler->due_ms = ih_now_ms() + delay_ms;
 	ih_fail(handler, 0, "%s; connecting again in %lld ms", why, (long long)delay_ms);
 	ih_log(handler, "%s", handler->words);

@@ -39,7 +39,8 @@ enum ih_state { IH_DOWN, IH_GREETING, IH_READY, IH_DRAINING, IH_CLOSED };
 struct ih_backoff {
 	int64_t first_ms;
 	int64_t max_ms;
-	int failures; /* connections in a row that failed before the answer to hello */
+	int failures;     /* connections in a row that failed before the answer to hello */
+	int64_t since_ms; /* when the last connection was lost, or the first attempt failed; 0 = READY, or no attempt failed */
 };
 
 /* How quickly the program handles deliveries; handler.c. */

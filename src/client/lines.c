@@ -277,7 +277,12 @@ static void on_hello_answer(struct inbox_handler *handler, const struct ih_line 
 	if (max_line >= LEAST_LINE && max_line < IH_MAX_LINE)
 		handler->max_line = (size_t)max_line;
 	ih_lines_add_window(handler);
-	ih_log(handler, "connected to %s", handler->socket);
+	if (handler->backoff.since_ms != 0)
+		ih_log(handler, "connected to %s after %lld ms without a connection",
+			handler->socket, (long long)(ih_now_ms() - handler->backoff.since_ms));
+	else
+		ih_log(handler, "connected to %s", handler->socket);
+	handler->backoff.since_ms = 0;
 }
 
 /* An answer to hello or drain, or an error reply to another line of this handler. */

@@ -62,6 +62,7 @@ struct world {
 	struct inbox_delivery *delivery; /* the last one handed out */
 	char line[1 << 16];              /* the last one the sidecar read, without its LF */
 	int logged;
+	char last[512]; /* line of the log */
 };
 
 static void count_log(const char *text, void *arg)
@@ -70,6 +71,7 @@ static void count_log(const char *text, void *arg)
 
 	assert_null(strchr(text, '\n'));
 	world->logged++;
+	(void)snprintf(world->last, sizeof(world->last), "%s", text);
 }
 
 static struct inbox_handler_options options_of(struct world *world)
@@ -1391,6 +1393,8 @@ static void a_lost_connection_cancels_and_the_next_one_delivers_again(void **sta
 	assert_string_equal(inbox_delivery_cancelled(old), "connection_lost");
 	assert_says(world, "the connection was lost; connecting again in");
 	greet(world);
+	assert_non_null(strstr(world->last, "connected to "));
+	assert_non_null(strstr(world->last, " ms without a connection"));
 	assert_int_equal(inbox_delivery_done(old), INBOX_CANCELLED);
 	assert_int_equal(inbox_delivery_done(entry), INBOX_CANCELLED);
 	inbox_delivery_done(deliver(world, PLAIN("d1")));

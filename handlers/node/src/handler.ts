@@ -82,6 +82,7 @@ export class Handler {
   readonly #logger: Logger;
   #maxInFlight: number;
   #session: Session | undefined;
+  #awaySince: number | undefined;
   #serving: Promise<void> | undefined;
   #stopping: AbortController | undefined;
 
@@ -183,6 +184,7 @@ export class Handler {
   async #connectAgainAndAgain(stop: AbortSignal): Promise<void> {
     const [first, longest] = this.#options.backoffMs ?? [100, 10_000];
     let failures = 0;
+    this.#awaySince = undefined;
     while (!stop.aborted) {
       const session = await this.#connect();
       if (session !== undefined) {
@@ -192,6 +194,7 @@ export class Handler {
         }
         failures = session.greeted ? 0 : failures;
       }
+      this.#awaySince ??= performance.now();
       // Full jitter: many handlers that lost the same sidecar must not come back at the same time.
       const wait = Math.random() * Math.min(first * 2 ** failures, longest);
       failures = Math.min(failures + 1, 30);
@@ -211,7 +214,25 @@ export class Handler {
     const { timeoutMs = 30_000, extendUpToMs = 600_000, batch, onError, parse = JSON.parse } = this.#options;
     const logger = this.#logger;
     const receiver = new Dispatcher(this.#routes, batch?.ordered === true, logger, onError);
-    return new Session(socket, { hello: this.#hello(timeoutMs), timeoutMs, extendUpToMs, parse, logger, receiver });
+    const onGreeted = () => this.#isBack();
+    return new Session(socket, {
+      hello: this.#hello(timeoutMs),
+      timeoutMs,
+      extendUpToMs,
+      parse,
+      logger,
+      receiver,
+      onGreeted,
+    });
+  }
+
+  /** Logs the end of the time without a connection, at the level of its beginning. */
+  #isBack(): void {
+    if (this.#awaySince !== undefined) {
+      const seconds = ((performance.now() - this.#awaySince) / 1000).toFixed(1);
+      this.#logger.warn(`connected to inboxd again after ${seconds} s`);
+      this.#awaySince = undefined;
+    }
   }
 
   /** Until the end of the connection. Drains it after `stop()`. */

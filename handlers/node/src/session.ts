@@ -24,6 +24,7 @@ export interface Terms {
   readonly parse: (line: string) => any;
   readonly logger: Logger;
   readonly receiver: Receiver;
+  readonly onGreeted: () => void;
 }
 
 interface Message {
@@ -208,6 +209,7 @@ export class Session {
       return;
     }
     this.greeted = true;
+    this.#terms.onGreeted();
     this.ordering = result.ordering ?? 'none';
     this.timeoutMs = Number(result.timeout_ms ?? this.timeoutMs);
     this.#maxLine = Math.min(Number(result.max_line_bytes ?? MAX_LINE), MAX_LINE);

@@ -34,6 +34,18 @@ test('the window holds after a reconnect', async (t) => {
   assert.equal((await sidecar.accept()).max_in_flight, 3);
 });
 
+test('the log says that the connection is back', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  const lines = [];
+  start((handler) => handler.on(done), { logger: { ...silent, warn: (line) => lines.push(line) } });
+  await sidecar.accept();
+  assert.doesNotMatch(lines.join('\n'), /again/);
+  await sidecar.accept();
+  sidecar.deliver(1);
+  await sidecar.answer();
+  assert.match(lines.at(-1), /^connected to inboxd again after [0-9.]+ s$/);
+});
+
 test('extend moves the deadline', async (t) => {
   const { sidecar, start } = await setUp(t);
   start((handler) => handler.on((delivery) => delivery.extend(90_000)));

@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import re
 import threading
 import time
 
@@ -36,6 +37,16 @@ def test_the_window_holds_after_a_reconnect(sidecar, start):
     handler.set_window(3)
     assert sidecar.read() == {"jsonrpc": "2.0", "method": "window", "params": {"max_in_flight": 3}}
     assert sidecar.accept()["max_in_flight"] == 3
+
+
+def test_the_log_says_that_the_connection_is_back(sidecar, start, caplog):
+    start(done)
+    sidecar.accept()
+    assert "again" not in caplog.text
+    sidecar.accept()
+    sidecar.deliver(1)
+    sidecar.answer()
+    assert re.search(r"connected to inboxd again after [0-9.]+ s\n", caplog.text)
 
 
 def test_extend_moves_the_deadline(sidecar, start):

@@ -12,6 +12,7 @@ import random
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -97,6 +98,7 @@ class Handler:
         self._routes = Routes()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._session: Session | None = None
+        self._away_since: float | None = None
         self._stop: asyncio.Event | None = None
         self._drain_ends = 0.0
 
@@ -192,6 +194,7 @@ class Handler:
 
     async def _connect_again_and_again(self, dispatcher: Dispatcher, stopped: asyncio.Task[Any]) -> None:
         failures = 0
+        self._away_since = None
         while not stopped.done():
             session = await self._connect(dispatcher)
             if session is not None:
@@ -199,6 +202,8 @@ class Handler:
                 if session.refusal is not None:
                     raise Refused(session.refusal["code"], str(session.refusal.get("message")))
                 failures = 0 if session.greeted else failures
+            if self._away_since is None:
+                self._away_since = time.monotonic()
             # Full jitter: many handlers that lost the same sidecar must not come back at the same time.
             first, longest = self._backoff
             wait = random.random() * min(first * 2 ** min(failures, 30), longest)
@@ -207,13 +212,19 @@ class Handler:
 
     async def _connect(self, dispatcher: Dispatcher) -> Session | None:
         path = os.fspath(self._socket or os.environ.get("INBOXD_SOCKET_PATH") or DEFAULT_SOCKET)
-        terms = Terms(self._hello(), self._timeout, self._extend_up_to, self._loads, dispatcher.accept)
+        terms = Terms(self._hello(), self._timeout, self._extend_up_to, self._loads, dispatcher.accept, self._is_back)
         try:
             _, session = await asyncio.get_running_loop().create_unix_connection(lambda: Session(terms), path)
         except OSError as error:
             log.warning("cannot connect to inboxd at %s: %s", path, error)
             return None
         return session
+
+    def _is_back(self) -> None:
+        """Logs the end of the time without a connection, at the level of its beginning."""
+        if self._away_since is not None:
+            log.warning("connected to inboxd again after %.1f s", time.monotonic() - self._away_since)
+            self._away_since = None
 
     async def _attend(self, session: Session, stopped: asyncio.Task[Any]) -> None:
         """Until the end of the connection. Drains it after ``stop()``."""

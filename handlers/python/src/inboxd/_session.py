@@ -65,6 +65,7 @@ class Terms:
     extend_up_to: float
     loads: Callable[[str], Any]
     accept: Callable[[Session, list[Delivery], Group | None], None]
+    greeted: Callable[[], None]
 
 
 class Session(asyncio.Protocol):
@@ -164,6 +165,7 @@ class Session(asyncio.Protocol):
             return
         terms = message["result"]
         self.greeted = True
+        self._terms.greeted()
         self.ordering = terms.get("ordering") or "none"
         self.timeout = (terms.get("timeout_ms") or self.timeout * 1000) / 1000
         self._max_line = min(terms.get("max_line_bytes") or MAX_LINE, MAX_LINE)

@@ -14,6 +14,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.CountDownLatch;
@@ -51,6 +52,7 @@ public final class Handler implements AutoCloseable {
     private volatile int maxInFlight;
     private volatile SocketChannel connecting;
     private volatile Session session;
+    private long awaySince; // 0: there is a connection, or none was tried yet
 
     private Handler(Builder options) {
         this.options = options;
@@ -199,6 +201,7 @@ public final class Handler implements AutoCloseable {
 
     private void connectAgainAndAgain(Dispatcher dispatcher) throws InterruptedException {
         int failures = 0;
+        awaySince = 0;
         while (!isStopping()) {
             try (SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX)) {
                 if (attend(channel, dispatcher)) {
@@ -210,6 +213,7 @@ public final class Handler implements AutoCloseable {
             if (Thread.interrupted()) {
                 throw new InterruptedException();
             }
+            awaySince = awaySince == 0 ? System.nanoTime() | 1 : awaySince;
             // Full jitter: many handlers that lost the same sidecar must not come back at the same time.
             double longest = Math.min(
                     options.backoffFirst.toMillis() * Math.pow(2, failures), options.backoffLongest.toMillis());
@@ -233,7 +237,9 @@ public final class Handler implements AutoCloseable {
             return false;
         }
         Session current = new Session(
-                channel, new Session.Terms(hello(), options.timeout, options.extendUpTo, options.mapper, dispatcher));
+                channel,
+                new Session.Terms(
+                        hello(), options.timeout, options.extendUpTo, options.mapper, dispatcher, this::isBack));
         session = current;
         if (isStopping()) {
             current.drain(options.drainTimeout);
@@ -248,6 +254,15 @@ public final class Handler implements AutoCloseable {
             LOG.log(Level.WARNING, "the connection to inboxd was lost");
         }
         return current.isGreeted();
+    }
+
+    /** Logs the end of the time without a connection, at the level of its beginning. */
+    private void isBack() {
+        if (awaySince != 0) {
+            double seconds = (System.nanoTime() - awaySince) / 1e9;
+            LOG.log(Level.WARNING, () -> String.format(Locale.ROOT, "connected to inboxd again after %.1f s", seconds));
+            awaySince = 0;
+        }
     }
 
     private static void closeQuietly(SocketChannel channel) {

@@ -25,7 +25,13 @@ import java.util.concurrent.TimeUnit;
  */
 final class Session {
     /** What a session needs of the handler. */
-    record Terms(String hello, Duration timeout, Duration extendUpTo, ObjectMapper mapper, Dispatcher dispatcher) {}
+    record Terms(
+            String hello,
+            Duration timeout,
+            Duration extendUpTo,
+            ObjectMapper mapper,
+            Dispatcher dispatcher,
+            Runnable onGreeted) {}
 
     private static final Logger LOG = System.getLogger("io.inboxd");
     private static final int MAX_LINE = 33_554_432;
@@ -215,6 +221,7 @@ final class Session {
         }
         tickedAt = System.nanoTime();
         isGreeted = true;
+        terms.onGreeted().run();
         sender.wake();
     }
 

@@ -11,8 +11,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
+import java.util.logging.ConsoleHandler;
+import java.util.logging.Level;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -60,6 +65,34 @@ class ConnectionTest {
         assertEquals("window", line.path("method").asText());
         assertJson("{'max_in_flight':3}", line.path("params"));
         assertEquals(3, sidecar.accept().path("max_in_flight").asInt());
+    }
+
+    @Test
+    void theLogSaysThatTheConnectionIsBack() throws Exception {
+        List<String> lines = new CopyOnWriteArrayList<>();
+        Logger log = Logger.getLogger("io.inboxd");
+        log.setUseParentHandlers(false);
+        log.setLevel(Level.WARNING);
+        java.util.logging.Handler keep = new ConsoleHandler() {
+            @Override
+            public void publish(LogRecord line) {
+                lines.add(line.getMessage());
+            }
+        };
+        log.addHandler(keep);
+        try {
+            sidecar.start(delivery -> Verdict.done());
+            sidecar.accept();
+            sidecar.accept();
+            sidecar.deliver(1);
+            sidecar.answer();
+        } finally {
+            log.removeHandler(keep);
+            log.setLevel(null);
+        }
+        assertTrue(
+                lines.get(lines.size() - 1).matches("connected to inboxd again after [0-9.]+ s"),
+                () -> lines.toString());
     }
 
     @Test
