@@ -72,7 +72,8 @@ END $$;
 -- not done, or the transaction is too old, so this one was not tried; timeout: the statement was cancelled; dead, snooze: the
 -- function raised IB100 or IB101; retry: it raised another error. Nothing is left of the effects unless the status is done.
 -- Errors that the message did not cause are a snooze, as docs/handlers.md advises handlers: lost connections to other servers
--- (class 08), serialization failures and deadlocks (40), missing resources (53).
+-- (class 08), serialization failures and deadlocks (40), missing resources (53), locks and objects that others hold (55P03, 55006).
+-- inboxd itself limits the wait for a lock (lock_timeout).
 --
 -- The role and the search_path are those of the function only while it runs. set_config() is qualified, because the function
 -- can leave any search_path behind. It can also leave another role of the session (SET ROLE) and another statement_timeout
@@ -147,7 +148,7 @@ BEGIN
     error := left(error, 1000);
     status := CASE WHEN error_code = 'IB001' THEN 'lost'
                    WHEN error_code = 'IB100' THEN 'dead'
-                   WHEN error_code = 'IB101' OR left(error_code, 2) IN ('08', '40', '53') THEN 'snooze'
+                   WHEN error_code = 'IB101' OR error_code IN ('55P03', '55006') OR left(error_code, 2) IN ('08', '40', '53') THEN 'snooze'
                    WHEN error_code = '57014' THEN 'timeout'
                    ELSE 'retry' END;
     IF status = 'timeout' THEN

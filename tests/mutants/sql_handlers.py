@@ -9,6 +9,9 @@ CALLS = "src/store/claims/sql_calls.c"
 SESSIONS = "src/dispatch/sessions/sql_sessions.c"
 
 MUTANTS = [
+    mutant("R28", "a lock that another session holds spends an attempt",
+           edit(FUNCTION, "error_code IN ('55P03', '55006') OR", "error_code = '55006' OR"),
+           tests=[SQL + "test_an_error_is_a_verdict_and_leaves_no_effect"]),
     mutant("R28", "a call is not fenced by its claim",
            edit(FUNCTION, "        WHERE m.seq = claim_seq AND m.claimed_by = own_id AND m.delivery_count = claim_count\n          AND", "        WHERE m.seq = claim_seq\n          AND"),
            tests=[SQL + "test_a_claim_that_is_lost_during_the_call_leaves_no_effect"]),

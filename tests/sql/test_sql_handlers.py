@@ -90,13 +90,18 @@ def test_a_result_that_is_too_long_is_replaced_by_a_note(service):
      ("retry", "PROTOCOL", "the DETAIL of SQLSTATE IB101 is no interval: 'soon'", None)),
     ("RAISE EXCEPTION 'cut' USING ERRCODE = '57014'", ("timeout", "TIMEOUT", "cut", None)),
     ("RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01', DETAIL = '1 hour'", ("snooze", "40P01", "deadlock", 1000)),
+    ("SET LOCAL lock_timeout = '1ms'; PERFORM pg_advisory_xact_lock(4711)",
+     ("snooze", "55P03", "canceling statement due to lock timeout", 1000)),
+    ("RAISE EXCEPTION 'in use' USING ERRCODE = '55006'", ("snooze", "55006", "in use", 1000)),
     ("RAISE EXCEPTION 'full' USING ERRCODE = '53100'", ("snooze", "53100", "full", 1000)),
     ("RAISE EXCEPTION 'away' USING ERRCODE = '08006'", ("snooze", "08006", "away", 1000)),
     ("COMMIT", ("retry", "2D000", "invalid transaction termination", None)),
     ("ROLLBACK", ("retry", "2D000", "invalid transaction termination", None)),
     ("EXECUTE 'SAVEPOINT x'", ("retry", "0A000", "EXECUTE of transaction commands is not implemented", None)),
 ])
-def test_an_error_is_a_verdict_and_leaves_no_effect(service, raised, verdict):
+def test_an_error_is_a_verdict_and_leaves_no_effect(service, connect, raised, verdict):
+    if "4711" in raised:
+        connect().execute("SELECT pg_advisory_lock(4711)")
     db = service(f"INSERT INTO orders.effects VALUES ('x'); {raised};")
     seq = insert(db)
     assert call(db, seq) == verdict
