@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/log_output.h"
 #include "ops/cli/cli.h"
 #include "ops/commands.h"
@@ -78,6 +79,7 @@ int main(int argc, char **argv)
 	r = cli_parse(&cli, argc, argv, &err);
 	if (r == 0)
 		r = command_execute(&cli, &err);
+	log_repeats(true); /* of a command that ends before the window of the limit is over */
 	cli_fini(&cli);
 	if (r != 0 && err.text[0] != '\0')
 		say(&err);

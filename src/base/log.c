@@ -131,8 +131,8 @@ static void write_line(enum log_level level, const char *event, const struct log
 /* --- Repeats ---------------------------------------------------------------------------------- */
 
 /* The fields that identify the subject of an event. Other fields differ from line to line. */
-static const char *const key_fields[] = { "topic", "partition", "handler", "key", "code",
-	"sqlstate", "what" };
+static const char *const key_fields[] = { "topic", "partition", "consumer", "handler", "key",
+	"code", "sqlstate", "what", "migration", "thread" };
 
 static bool is_key_field(const char *name)
 {

@@ -6,6 +6,7 @@
  * The sidecar is not an enemy, but it can have faults: a line that violates the protocol ends the connection. Its
  * open messages are delivered again.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -88,14 +89,29 @@ static int exchange(struct inbox_handler *handler)
 	return receive(handler, flushed == IH_WIRE_CLOSED);
 }
 
+/* What a person can do, whose program may have another path than the sidecar. */
+static const char *advice_of(int error)
+{
+	switch (error) {
+	case ENOENT:
+		return ": start inboxd, or name the file in its socket.path";
+	case ECONNREFUSED:
+		return ": nothing listens there; start inboxd";
+	case EACCES:
+		return ": this user may not use it; socket.mode and socket.group of inboxd decide";
+	default:
+		return "";
+	}
+}
+
 static void connect_now(struct inbox_handler *handler)
 {
 	const int error = ih_wire_open(&handler->wire, handler->socket);
-	char why[256];
+	char why[320];
 
 	if (error != 0) {
-		snprintf(why, sizeof(why), "can't connect to the sidecar at %s: %s",
-			handler->socket, strerror(error));
+		snprintf(why, sizeof(why), "can't connect to the sidecar at %s: %s%s",
+			handler->socket, strerror(error), advice_of(error));
 		ih_connection_lost(handler, why);
 		return;
 	}

@@ -97,4 +97,10 @@ MUTANTS = [
     mutant("E12", "a backfill is not seen",
            edit("sql/functions/backfill.sql", "    WHERE c.backfill_until > clock_timestamp() AND b.copied_at", "    WHERE c.backfill_until < clock_timestamp() AND b.copied_at"),
            tests=["sql/test_operators.py::test_status_shows_a_backfill_that_runs_and_one_that_was_interrupted"]),
+    mutant("R23", "the steps of a migration are repeats of one line",
+           edit("src/base/log.c", '"migration", ', ''),
+           tests=["system/test_first_hour.py::test_a_first_migration_logs_each_of_its_steps"]),
+    mutant("E13", "a subscription to a topic that nobody reads is silent",
+           edit("src/dispatch/sessions/hello.c", "\twarn_of_unread(session, hello);\n", "\tif (hello->subscribe_count > 99999)\n\t\twarn_of_unread(session, hello);\n"),
+           tests=["system/test_first_hour.py::test_wrong_names_in_a_hello_are_explained"]),
 ]

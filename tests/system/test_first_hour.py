@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import subprocess
 
 import psycopg
@@ -48,6 +49,28 @@ def test_a_small_handler_gets_data_that_is_not_json_and_lines_longer_than_a_scan
         assert len(events["large"]["data"]["text"]) == LARGE
         eventually(lambda: {row["event_id"]: row["status"] for row in inbox.messages()} ==
                    {"bytes": "dead", "tombstone": "dead", "large": "processed"})
+
+
+def test_wrong_names_in_a_hello_are_explained(inboxd, topic):
+    with Wire(inboxd.socket_path) as wire:
+        wire.send_line({"jsonrpc": "2.0", "id": 1, "method": "hello", "params": hello_params(handler="demo", consumer="billing")})
+        assert wire.read_line()["error"]["message"] == (
+            'there is no consumer "billing": name one of those under consumers in the configuration, which lists none')
+        for number, subscribe in enumerate([[{"topic": topic}, {"types": ["x"]}], [{"topic": "order"}, {"topic": "orders"}]]):
+            with Wire(inboxd.socket_path) as other:
+                other.send_line({"jsonrpc": "2.0", "id": 1, "method": "hello",
+                                 "params": hello_params(handler=f"demo-{number}", subscribe=subscribe)})
+                assert other.read_line()["result"]["protocol"] == 1
+    (line,) = [line for line in inboxd.stderr.splitlines() if "event=subscription_unread" in line]
+    assert "topic=order count=2 handler=demo-1 " in line and "add the topic to kafka.topics" in line
+
+
+def test_a_first_migration_logs_each_of_its_steps(make_inboxd):
+    """There are more of them than lines that pass about one thing."""
+    done = make_inboxd().command("migrate")
+    count = int(re.search(r"(\d+) migrations applied now", done.stdout)[1])
+    for event in "migration_begun", "migration_applied":
+        assert len(re.findall(rf"event={event} migration=", done.stderr)) == count > 10
 
 
 def roles(sidecar, prefix=None):

@@ -42,6 +42,42 @@ static void log_connected(const struct session *session, const struct hello *hel
 	buf_fini(&subscribed);
 }
 
+/* True if this sidecar may read the topic. A regular expression can stand for any. */
+static bool is_read(const struct config *config, const char *topic)
+{
+	for (size_t i = 0; i < config->kafka_topics.count; i++) {
+		const char *entry = config->kafka_topics.items[i];
+
+		if (entry[0] == '^' || strcmp(entry, topic) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A wrong name of a topic would show itself by nothing: the handler is connected, and waits. */
+static void warn_of_unread(const struct session *session, const struct hello *hello)
+{
+	const struct config *config = session->sessions->context->options.config;
+	const char *first = NULL;
+	int64_t count = 0;
+
+	for (size_t i = 0; i < hello->subscribe_count; i++) {
+		const char *topic = hello->subscribe[i].topic;
+
+		if (topic == NULL || is_read(config, topic))
+			continue;
+		if (count++ == 0)
+			first = topic;
+	}
+	if (count > 0)
+		log_warn("subscription_unread", LOG_STR("topic", first), LOG_INT("count", count),
+			LOG_STR("handler", hello->handler),
+			LOG_STR("session", session->connection.id),
+			LOG_STR("next",
+				"the handler gets only messages of it that are in the table: "
+				"correct the subscription, or add the topic to kafka.topics"));
+}
+
 void hello_refuse(struct session *session, const struct line *line, const struct refusal *refusal)
 {
 	log_warn("hello_refused", LOG_STR("handler", line->hello.handler),
@@ -99,6 +135,7 @@ int hello_join(struct session *session, const struct hello *hello, struct err *e
 	connection->batch_wait_ms = hello->batch_wait_ms;
 	TAILQ_INSERT_TAIL(&connection->group->connections, connection, link);
 	log_connected(session, hello);
+	warn_of_unread(session, hello);
 	return 0;
 }
 
@@ -127,12 +164,16 @@ static bool is_sql_handler(const struct session *session, const struct hello *he
 static void refuse_consumer(struct session *session, const struct line *line)
 {
 	CLEANUP(buf_fini) struct buf why = BUF_INIT;
+	size_t length;
 
 	if (line->hello.consumer == NULL)
 		buf_addf(&why, "no consumer is called like the handler: name one of ");
 	else
 		buf_addf(&why, "there is no consumer \"%s\": name one of ", line->hello.consumer);
+	length = why.length;
 	admission_add_known(session->sessions->context->options.admission, &why);
+	if (why.length == length)
+		buf_addf(&why, "those under consumers in the configuration, which lists none");
 	hello_refuse(session, line,
 		&(struct refusal){ PROTOCOL_UNKNOWN_CONSUMER,
 			buf_ok(&why) ? buf_str(&why) : "unknown consumer", "unknown_consumer" });
