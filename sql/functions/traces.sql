@@ -86,7 +86,7 @@ END $$;
 
 -- The events that a message or a request has caused, of those that are still in the outbox; at most 1,000. No index has the
 -- causes, because each event would pay for it. So this reads the events that were emitted from one of the times on, 100,000
--- for each. complete: there are no others.
+-- for each. complete: there are no others, because all events from the first of these times on were read.
 CREATE OR REPLACE FUNCTION inbox.caused_events(message bigint, scope text, key text, times timestamptz[], OUT seqs bigint[],
     OUT complete boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
@@ -94,21 +94,23 @@ SET jit = off AS $$
 DECLARE
     since timestamptz;
     low bigint;
-    looked bigint := 0;
+    looked bigint;
+    last bigint; -- that was read
     found bigint[];
 BEGIN
     seqs := '{}';
     complete := true;
     FOR since IN SELECT DISTINCT t FROM unnest(times) t WHERE t IS NOT NULL ORDER BY 1 LOOP
         low := inbox.event_before(since - interval '1 second');
-        SELECT count(*), max(p.seq), array_agg(p.seq) FILTER (WHERE p.caused_by = message
+        complete := complete AND coalesce(low <= last, last IS NULL);
+        SELECT count(*), coalesce(max(p.seq), low), array_agg(p.seq) FILTER (WHERE p.caused_by = message
                    OR (p.request_key = caused_events.key AND p.request_scope = scope))
-        INTO looked, low, found
+        INTO looked, last, found
         FROM (SELECT o.seq, o.caused_by, o.request_scope, o.request_key FROM inbox.outbox o
               WHERE o.seq > low ORDER BY o.seq LIMIT 100000) p;
         seqs := seqs || coalesce(found, '{}');
-        complete := looked < 100000;
-        EXIT WHEN complete;
+        EXIT WHEN looked < 100000;
     END LOOP;
+    complete := complete AND coalesce(looked < 100000, true);
     seqs := ARRAY(SELECT DISTINCT s FROM unnest(seqs) s ORDER BY s LIMIT 1000);
 END $$;

@@ -243,7 +243,9 @@ static void print_value(struct bytes value)
 		const char *end = memchr(at, '\n', left);
 		size_t length = end == NULL ? left : (size_t)(end - at);
 
-		op_print_text(stdout, (struct bytes){ at, length }, false);
+		op_print_text(stdout,
+			(struct bytes){ at, length - (length > 0 && at[length - 1] == '\r') },
+			false);
 		(void)fputs(end == NULL ? "" : "\n      ", stdout);
 		at += length + (end != NULL);
 		left -= length + (end != NULL);
