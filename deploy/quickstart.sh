@@ -13,6 +13,8 @@ copies=100
 broker=dev
 example=
 once=
+servers_only=
+topics=(orders)
 arguments=("$@") # for the line that says how to run this again
 steps=5
 step=0
@@ -36,7 +38,7 @@ step() {
 
 usage() {
 	cat <<-END
-		deploy/quickstart.sh [--once] [--kafka real] [--example consumers|outbox]
+		deploy/quickstart.sh [--once] [--kafka real] [--example consumers|outbox] [--servers-only] [--topic NAME]...
 
 		  --once                end after the result; the exit code is 0 if every number is right
 		  --kafka real          use Apache Kafka from Maven Central instead of the embedded broker. The embedded
@@ -44,6 +46,8 @@ usage() {
 		  --example consumers   run examples/consumers: three consumers of each order, one of which fails
 		  --example outbox      run examples/outbox: an order service and a shipping service, each with its inboxd, while
 		                        each process is killed; with Apache Kafka
+		  --servers-only        start PostgreSQL and the broker only, for an inboxd of your own
+		  --topic NAME          also create this topic; can be repeated
 	END
 }
 
@@ -51,6 +55,12 @@ parse_arguments() {
 	while [ $# -gt 0 ]; do
 		case $1 in
 		--once) once=yes ;;
+		--servers-only) servers_only=yes ;;
+		--topic)
+			[ -n "${2:-}" ] || { usage >&2 && exit 1; }
+			topics+=("$2")
+			shift
+			;;
 		--kafka)
 			broker=${2:-}
 			shift
@@ -215,9 +225,12 @@ start_broker() {
 			python3 -m support.kafka --directory "$dir/kafka" --auto-create --env "$dir/broker.env"
 		wait_for broker 120 [ -f "$dir/broker.env" ]
 		. "$dir/broker.env"
-		kcat -q -L -b "$KAFKA_BOOTSTRAP" -t orders >/dev/null # asking for it creates it
+		local topic
+		for topic in "${topics[@]}"; do
+			kcat -q -L -b "$KAFKA_BOOTSTRAP" -t "$topic" >/dev/null # asking for it creates it
+		done
 	else
-		start broker "$root/build-release/tools/inboxd-devbroker" --topic orders:4 \
+		start broker "$root/build-release/tools/inboxd-devbroker" "${topics[@]/#/--topic=}" \
 			--address-file "$dir/broker.address"
 		wait_for broker 20 [ -f "$dir/broker.address" ]
 		KAFKA_BOOTSTRAP=$(cat "$dir/broker.address")
@@ -402,6 +415,31 @@ write_environment() {
 	END
 }
 
+what_starts() {
+	if [ -n "$servers_only" ]; then
+		echo "PostgreSQL and a Kafka broker"
+	else
+		echo "PostgreSQL, a Kafka broker, inboxd and $handlers"
+	fi
+}
+
+# With --servers-only: the two servers, and how to begin.
+serve() {
+	configuration=$dir/inboxd.yaml
+	http_port=$(free_port)
+	write_environment
+	cat <<-END
+
+		PostgreSQL and Kafka run until you press Ctrl-C, with the topics: ${topics[*]}. In a second terminal:
+
+		  . $dir/environment
+		  inboxd init orders "\$KAFKA_BOOTSTRAP" "host=\$PGHOST port=\$PGPORT user=\$PGUSER dbname=\$PGDATABASE" \\
+		      --set "socket.path=\$INBOXD_SOCKET_PATH" --set http.listen=127.0.0.1:$http_port
+		  inboxd run --migrate
+	END
+	[ -n "$once" ] || wait "${pid_of[broker]}"
+}
+
 # Blocks until Ctrl-C or SIGTERM, and as long as inboxd runs: the example handler may be killed.
 stay() {
 	write_environment
@@ -425,10 +463,12 @@ main() {
 	chmod 711 "$dir"
 	trap stop_all EXIT
 	trap 'exit 0' INT TERM
+	[ -z "$servers_only" ] || steps=3
 	prepare
-	step "starting PostgreSQL, a Kafka broker, inboxd and $handlers"
+	step "starting $(what_starts)"
 	stage "PostgreSQL" waiting_for_it start_postgres
 	stage "Kafka broker" waiting_for_it start_broker
+	[ -z "$servers_only" ] || { serve && return; }
 	stage "inboxd" waiting_for_it start_inboxd
 	stage "handlers" waiting_for_it start_handlers
 	produce

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import re
 import shutil
 
@@ -10,6 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from deploy.tools import call
 from support import gomodule, helm, kustomize
 
 pytestmark = pytest.mark.timeout(gomodule.BUILD_SECONDS)  # the first one may build Helm
@@ -46,9 +48,17 @@ pod:
   spec: {nodeSelector: {disk: fast}, imagePullSecrets: [{name: pull}]}
 serviceAccount: {annotations: {a: b}}
 migrate:
+  roles: shop
+  grants: {sidecar: [shop_inbox], service: [shop, web]}
   env: {INBOXD_POSTGRES_USER: owner}
   resources: {limits: {memory: 128Mi}}
   spec: {imagePullSecrets: [{name: pull}]}
+serviceMonitor: {enabled: true, interval: 15s, labels: {release: prometheus}}
+networkPolicy:
+  enabled: true
+  scrapers: [{podSelector: {matchLabels: {app: prometheus}}}]
+  ingress: [{ports: [{port: 8080}]}]
+podDisruptionBudget: {enabled: true, maxUnavailable: 2}
 """
 
 
@@ -171,7 +181,8 @@ def test_helm_lint_finds_nothing(chart, example, everything):
 
 def test_the_schemas_of_kubernetes_accept_every_option(chart, everything):
     for item in template(chart, *everything):
-        kubernetes_validate.validate(item, "1.37", strict=True)
+        if item["apiVersion"] != "monitoring.coreos.com/v1":  # of an operator
+            kubernetes_validate.validate(item, "1.37", strict=True)
 
 
 def test_every_option_is_used(chart, everything):
@@ -236,6 +247,52 @@ def test_the_migration_uses_the_new_configuration_before_other_changes(chart, ex
     used = [volume["configMap"]["name"] for volume in spec["volumes"] if "configMap" in volume]
     assert used == [item["metadata"]["name"] for item in hooks if item["kind"] == "ConfigMap"]
     assert "serviceAccountName" not in spec  # it does not exist yet
+
+
+def test_the_optional_objects_equal_the_kustomize_component(chart, deploy):
+    """Apart from names and labels."""
+    made = {item["kind"]: item["spec"] for item in template(chart, "-f", deploy / "helm/secure.yaml")
+            if item["kind"] in ("Service", "ServiceMonitor", "NetworkPolicy", "PodDisruptionBudget")}
+    files = [deploy / f"kubernetes/production/{name}.yaml" for name in ("servicemonitor", "networkpolicy", "poddisruptionbudget")]
+    wanted = {item["kind"]: item["spec"] for file in files for item in yaml.safe_load_all(file.read_text())}
+    assert set(made) == {"Service", "ServiceMonitor", "NetworkPolicy", "PodDisruptionBudget"}
+    assert without_release(made) == wanted
+
+
+def without_release(value):
+    if isinstance(value, list):
+        return [without_release(item) for item in value]
+    if not isinstance(value, dict):
+        return "service" if value == "billing" else value
+    return {key: without_release(item) for key, item in value.items() if key != "app.kubernetes.io/instance"}
+
+
+def test_the_optional_objects_are_those_of_its_own_pods(chart, deploy):
+    objects = template(chart, "-f", deploy / "helm/secure.yaml")
+    labels = one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    assert one(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"].items() <= labels
+    assert one(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items() <= labels
+    service = one(objects, "Service")
+    assert service["spec"]["selector"].items() <= labels
+    assert one(objects, "ServiceMonitor")["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+
+
+def test_the_migration_grants_the_roles(chart, everything):
+    (container,) = one(template(chart, *everything), "Job")["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["migrate", "--roles=shop", "--grant=service=shop", "--grant=service=web", "--grant=sidecar=shop_inbox"]
+
+
+def test_the_migration_needs_no_secret_of_kafka(chart, deploy, installed, tmp_path):
+    """With TLS and passwords: the Job has the secret of the owner only. It must fail because there is no database (3), not with 2."""
+    objects = template(chart, "-f", deploy / "helm/secure.yaml")
+    (container,) = one(objects, "Job")["spec"]["template"]["spec"]["containers"]
+    (tmp_path / "owner-password").write_text("secret")
+    here = one(objects, "ConfigMap")["data"]["inboxd.yaml"].replace("/run/secrets/inboxd", str(tmp_path))
+    (tmp_path / "inboxd.yaml").write_text(here.replace("postgres.billing.svc", "127.0.0.1\n  port: 1"))
+    env = {item["name"]: item["value"].replace("/run/secrets/inboxd", str(tmp_path)) for item in container["env"]}
+    call(str(installed / "usr/bin/inboxd"), *container["args"], "-c", str(tmp_path / "inboxd.yaml"), expected=3, env={**os.environ, **env})
+    sidecar = call(str(installed / "usr/bin/inboxd"), "check", "-c", str(tmp_path / "inboxd.yaml"), expected=2)
+    assert "ok" not in sidecar
 
 
 def test_the_deployment_selects_only_its_own_pods(chart, example):

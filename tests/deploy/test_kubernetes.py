@@ -1,6 +1,7 @@
 """The manifests from kustomize: valid for Kubernetes' schemas, and fitting the program."""
 
 import re
+import shutil
 
 import kubernetes_validate
 import pytest
@@ -35,6 +36,22 @@ def pod(example):
 def sidecar(pod):
     (container,) = pod["initContainers"]
     return container
+
+
+def test_the_component_adds_its_objects_to_an_overlay(deploy, tmp_path):
+    """The overlay is beside a copy of the others."""
+    shutil.copytree(deploy / "kubernetes", tmp_path / "kubernetes")
+    overlay = tmp_path / "kubernetes/mine"
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text("resources: [../example]\ncomponents: [../production]\nnamespace: billing\n")
+    made = list(yaml.safe_load_all(kustomize.build(overlay)))
+    assert {"Service", "ServiceMonitor", "NetworkPolicy", "PodDisruptionBudget"} <= {item["kind"] for item in made}
+    (pod,) = [item["spec"]["template"]["metadata"]["labels"] for item in made if item["kind"] == "Deployment"]
+    for item in made:
+        if item["apiVersion"] != "monitoring.coreos.com/v1":
+            kubernetes_validate.validate(item, "1.37", strict=True)
+        if item["kind"] == "PodDisruptionBudget":
+            assert item["spec"]["selector"]["matchLabels"].items() <= pod.items()
 
 
 def pods(objects):

@@ -71,6 +71,21 @@ def test_the_log_of_a_failed_build_stays(root, tmp_path):
     assert open(log, encoding="utf-8").read() == "why\n"
 
 
+def test_the_servers_alone_are_for_an_inboxd_of_your_own(terminal):
+    first = terminal("deploy/quickstart.sh", "--servers-only", "--topic", "payments")
+    eventually(lambda: "inboxd run --migrate" in first.output or not first.is_running(), timeout=900, what="the servers")
+    environment, = re.findall(r"^  (\. \S+/environment)\r?$", first.output, re.M)
+    second = terminal()
+    second.run(environment)
+    listed = second.run("kcat -L -b $KAFKA_BOOTSTRAP")
+    assert 'topic "orders"' in listed and 'topic "payments"' in listed
+    init, = re.findall(r"^  (inboxd init .*?9464|inboxd init .*?:\d+)\r?$", first.output, re.M | re.S)
+    assert "\nwrote " in second.run(init.replace("\r", ""))
+    assert second.run("inboxd migrate --roles >/dev/null; echo CODE $?").strip().endswith("CODE 0")
+    assert first.is_running()
+    assert first.close() == 0
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_output_ends_with_a_table_of_five_things_to_try(root, tmp_path, example):
     part = f'. "$root/examples/{example}/quickstart.sh"; ' if example else ""

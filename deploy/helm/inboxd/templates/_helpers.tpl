@@ -34,6 +34,17 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end }}
 
+{{/* Each role with its users, so that nobody has to grant them between the migration and the first start. */}}
+{{- define "inboxd.migrateArgs" -}}
+- migrate
+- {{ if .Values.migrate.roles }}--roles={{ .Values.migrate.roles }}{{ else }}--roles{{ end }}
+{{- range $role, $users := .Values.migrate.grants }}
+{{- range $users }}
+- --grant={{ $role }}={{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "inboxd.containerSecurityContext" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
