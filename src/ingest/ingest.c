@@ -123,6 +123,7 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 	handover_queue_init(&ingest->handovers);
 	STAILQ_INIT(&ingest->acquisitions.list);
 	background_queries_init(&ingest->queries);
+	background_queries_init(&ingest->observer.queries);
 	ingest->outage.down = true;
 	ingest->stops = STOP_DATABASE;
 }
@@ -412,6 +413,7 @@ static void finish(struct ingest *ingest)
 	commit_offsets_all(ingest, FINAL_COMMIT_MS);
 	ingest->round.closing = true;
 	background_queries_stop(&ingest->queries);
+	background_queries_stop(&ingest->observer.queries);
 	FAULT_POINT("before_leave_group");
 	consumer_close(ingest->consumer);
 	FAULT_POINT("after_leave_group");
@@ -420,6 +422,7 @@ static void finish(struct ingest *ingest)
 	/* here, because the calls may hang, and ingest_stop() waits for this thread only with a time
 	 * limit; the queries and the queue of a client must end before the client */
 	background_queries_end(&ingest->queries);
+	background_queries_end(&ingest->observer.queries);
 	topic_retention_forget(&ingest->observer.retention);
 	consumer_free(ingest->consumer);
 	ingest->consumer = NULL;

@@ -3,8 +3,8 @@
  *
  * Whether a broker is reachable: librdkafka reports ALL_BROKERS_DOWN when every broker to which it had connected has
  * failed. Brokers to which it never had a reason to connect do not count. Received records prove nothing either,
- * since they may have been fetched earlier. Therefore a failure only raises a doubt, and a request that any broker can
- * answer resolves it.
+ * since they may have been fetched earlier. Therefore a failure only raises a doubt, and requests that any broker can
+ * answer resolve it. All requests are background queries, so that no broker can delay the thread.
  *
  * The log: an outage of all brokers begins with ALL_BROKERS_DOWN or a request without an answer, and ends with an
  * answer. While others answer, the loss of a broker begins with the second fault (a broker also closes connections that
@@ -13,6 +13,7 @@
 #include "ingest/observe.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 #include "base/time/clock.h"
@@ -26,10 +27,7 @@
 
 #define OBSERVE_EVERY_MS 2000
 #define ENDS_EVERY_MS    10000
-#define ENDS_WAIT_MS     500
-#define ANSWER_MS        500
-/* the first request may have gone to the broker that has just failed, or to a slow one */
-#define UNANSWERED       2
+#define PROMPT_MS        20 /* an answer of a broker that is well */
 #define LOST_BROKER_MS   60000
 #define STALL_MS         30000
 /* when librdkafka reports that fetches fail */
@@ -72,18 +70,12 @@ static void log_back(struct ingest *ingest, int64_t end_ms)
 	ingest->observer.lost = (struct lost_broker){ .faults = 0 };
 }
 
-static void raise_doubt(struct observer *observer)
-{
-	if (observer->doubt == 0)
-		observer->doubt = 1;
-}
-
 void observe_broker_failed(void *arg, const struct broker_fault *fault)
 {
 	struct ingest *ingest = arg;
 	struct lost_broker *lost = &ingest->observer.lost;
 
-	raise_doubt(&ingest->observer);
+	ingest->observer.doubt_ms = clock_now_ms();
 	if (fault->kind == BROKERS_ALL_DOWN) {
 		atomic_store(&ingest->options.health->broker_ok, false);
 		log_all_down(ingest);
@@ -118,28 +110,61 @@ void observe_soon(struct ingest *ingest)
 	ingest->observer.at_ms = 0;
 }
 
-/* Sends a request when there is a doubt and waits half a second for the answer. After the second request without an
- * answer no broker is reachable; after that each call checks whether one is reachable again. */
+/* A query that cannot begin is tried again like one without an answer. */
+static void ask(struct ingest *ingest, unsigned parts, int32_t leader, partition_test *about)
+{
+	const struct query_request request = { consumer_handle(ingest->consumer), parts, leader };
+	struct partition_offset *items = calloc(ingest->partitions.count + 1, sizeof(*items));
+	const uint64_t id = ingest->observer.queries.begun + 1;
+	struct err err = ERR_INIT;
+	size_t count = 0;
+
+	for (size_t i = 0; i < ingest->partitions.count && items != NULL; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+
+		if (!about(partition) || (leader >= 0 && partition->leader != leader))
+			continue;
+		items[count++] = (struct partition_offset){ partition->topic, partition->partition,
+			-1, NULL };
+		if (parts == QUERY_END)
+			partition->end_query = id;
+	}
+	if (items != NULL)
+		(void)background_query_begin(
+			&ingest->observer.queries, &request, items, count, &err);
+}
+
+/* While there is a doubt, asks whether any broker answers. */
 static void check_brokers(struct ingest *ingest)
 {
-	atomic_bool *ok = &ingest->options.health->broker_ok;
+	struct observer *observer = &ingest->observer;
 
-	if (ingest->observer.doubt == 0 && atomic_load(ok)) {
+	if (observer->doubt_ms == 0 && atomic_load(&ingest->options.health->broker_ok)) {
 		log_lost_broker(ingest);
 		return;
 	}
-	raise_doubt(&ingest->observer);
-	if (broker_query_reaches_broker(consumer_handle(ingest->consumer), ANSWER_MS)) {
-		ingest->observer.doubt = 0;
-		if (atomic_exchange(ok, true))
-			log_lost_broker(ingest);
-		else
-			log_back(ingest, clock_now_ms());
-	} else if (++ingest->observer.doubt > UNANSWERED) {
-		ingest->observer.doubt = UNANSWERED;
+	if (!background_query_is_open(&observer->queries, QUERY_LEADERS, -1))
+		ask(ingest, QUERY_LEADERS, -1, partition_is_assigned);
+}
+
+/* After several requests without an answer no broker is reachable. An answer proves nothing about a failure after it. */
+static void note_reach(struct ingest *ingest, const struct background_query *query)
+{
+	atomic_bool *ok = &ingest->options.health->broker_ok;
+
+	if (query->err.fault != 0) {
+		ingest->observer.doubt_ms = query->answered_ms;
 		atomic_store(ok, false);
 		log_all_down(ingest);
+		return;
 	}
+	if (query->answered_ms <= ingest->observer.doubt_ms)
+		return;
+	ingest->observer.doubt_ms = 0;
+	if (atomic_exchange(ok, true))
+		log_lost_broker(ingest);
+	else
+		log_back(ingest, clock_now_ms());
 }
 
 /* --- Lag --------------------------------------------------------------------------------------- */
@@ -160,30 +185,30 @@ static bool is_standing(const struct partition *partition)
 	return partition->state == PARTITION_READING && !partition->flowing;
 }
 
-/* A paused partition is not fetched, so no fetch response shows the end of its log. */
-static void show_standing(struct ingest *ingest)
+/* The ends of the logs of the partitions that pass the test. */
+static void ask_ends(struct ingest *ingest, partition_test *about)
 {
-	const struct log_query query = { BROKER_LOG_END, ENDS_WAIT_MS };
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		const struct partition *partition = ingest->partitions.items[i];
+
+		if (about(partition) && partition->leader >= 0 &&
+			!background_query_is_open(
+				&ingest->observer.queries, QUERY_END, partition->leader))
+			ask(ingest, QUERY_END, partition->leader, about);
+	}
+}
+
+/* A paused partition is not fetched, so no fetch response shows the end of its log. */
+static void ask_standing(struct ingest *ingest)
+{
 	int64_t now_ms = clock_now_ms();
-	struct partition_offset *items;
-	size_t count = 0;
 
 	if (now_ms < ingest->observer.ends_at_ms ||
-		!atomic_load(&ingest->options.health->broker_ok))
-		return;
-	items = partitions_select(&ingest->partitions, is_standing, &count);
-	if (count == 0)
+		!atomic_load(&ingest->options.health->broker_ok) ||
+		partitions_number(&ingest->partitions, is_standing) == 0)
 		return;
 	ingest->observer.ends_at_ms = now_ms + ENDS_EVERY_MS;
-	if (broker_query_log(consumer_handle(ingest->consumer), query, items, count, NULL) < 0)
-		return;
-	for (size_t i = 0; i < count; i++) {
-		if (items[i].error == NULL)
-			show_lag(ingest,
-				partitions_find(
-					&ingest->partitions, items[i].topic, items[i].partition),
-				items[i].offset);
-	}
+	ask_ends(ingest, is_standing);
 }
 
 static void show_lags(struct ingest *ingest)
@@ -196,7 +221,7 @@ static void show_lags(struct ingest *ingest)
 				broker_query_high(consumer_handle(ingest->consumer),
 					partition->topic, partition->partition));
 	}
-	show_standing(ingest);
+	ask_standing(ingest);
 }
 
 /* Without the partitions of topics that an operator has stopped. */
@@ -308,28 +333,14 @@ static void show_stalled(struct ingest *ingest)
 	atomic_store(&ingest->options.health->stalled, count);
 }
 
-static void ask_ends(struct ingest *ingest, int64_t now_ms)
+static void ask_still(struct ingest *ingest, int64_t now_ms)
 {
-	const struct log_query query = { BROKER_LOG_END, ENDS_WAIT_MS };
-	size_t count = 0;
-	struct partition_offset *items =
-		partitions_select(&ingest->partitions, partition_is_due, &count);
-
-	if (count == 0 || now_ms < ingest->observer.stalls_at_ms)
+	if (now_ms < ingest->observer.stalls_at_ms ||
+		partitions_number(&ingest->partitions, partition_is_due) == 0)
 		return;
-	(void)broker_query_log(consumer_handle(ingest->consumer), query, items, count, NULL);
 	ingest->observer.stalls_at_ms =
-		clock_now_ms() + (fails(ingest->observer.fetch.at_ms, now_ms) ? 0 : ENDS_EVERY_MS);
-	for (size_t i = 0; i < count; i++) {
-		struct partition *partition =
-			partitions_find(&ingest->partitions, items[i].topic, items[i].partition);
-
-		if (items[i].error != NULL || items[i].offset < 0)
-			continue;
-		partition->fetching.end = items[i].offset;
-		if (items[i].offset <= partition->read.next)
-			moves(partition);
-	}
+		now_ms + (fails(ingest->observer.fetch.at_ms, now_ms) ? 0 : ENDS_EVERY_MS);
+	ask_ends(ingest, partition_is_due);
 }
 
 /* If a response is refused as a whole, librdkafka connects again and fetches from the same offsets, so that a request for the ends is
@@ -362,8 +373,38 @@ static void find_stalled(struct ingest *ingest, int64_t now_ms)
 		else if (refused)
 			recheck_once(ingest, partition, now_ms);
 	}
-	ask_ends(ingest, now_ms);
+	ask_still(ingest, now_ms);
 	show_stalled(ingest);
+}
+
+/* --- Answers ----------------------------------------------------------------------------------- */
+
+static void note_end(struct ingest *ingest, const struct background_query *query, size_t i)
+{
+	const struct query_answer *answer = &query->answers[i];
+	struct partition *partition = partitions_find(
+		&ingest->partitions, query->partitions[i].topic, query->partitions[i].partition);
+
+	if (partition->end_query != query->id || answer->error != NULL)
+		return;
+	partition->fetching.end = answer->end;
+	if (is_standing(partition))
+		show_lag(ingest, partition, answer->end);
+	else if (answer->end <= partition->read.next)
+		moves(partition);
+}
+
+static void take_answers(struct ingest *ingest)
+{
+	struct background_query *query;
+
+	while ((query = background_query_take(&ingest->observer.queries)) != NULL) {
+		if (query->request.parts == QUERY_LEADERS)
+			note_reach(ingest, query);
+		for (size_t i = 0; i < query->count && query->request.parts == QUERY_END; i++)
+			note_end(ingest, query, i);
+		background_query_free(query);
+	}
 }
 
 /* --- A round ----------------------------------------------------------------------------------- */
@@ -372,7 +413,9 @@ void observe_step(struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();
 	struct health *health = ingest->options.health;
+	const uint64_t begun = ingest->observer.queries.begun;
 
+	take_answers(ingest);
 	show_paused(ingest);
 	if (!store_batch_has_work(ingest) && !ingest->outage.down)
 		atomic_store(&health->stored_ms, now_ms);
@@ -384,4 +427,6 @@ void observe_step(struct ingest *ingest)
 	consumer_refresh_credentials(ingest->consumer, ingest->options.config);
 	topic_retention_poll(&ingest->observer.retention, ingest->options.config);
 	check_brokers(ingest);
+	background_queries_wait(&ingest->observer.queries, begun, PROMPT_MS);
+	take_answers(ingest);
 }

@@ -7,7 +7,7 @@
 
 #include "ingest/state.h"
 
-/* Once a round; most of it every two seconds. Waits at most a second for brokers. */
+/* Once a round; most of it every two seconds. Waits for brokers at most 20 ms. */
 void observe_step(struct ingest *ingest);
 /* The next step is due at once: a broker was reachable just now, so that a doubt can be resolved. */
 void observe_soon(struct ingest *ingest);

@@ -167,7 +167,8 @@ struct fetch_faults {
 struct observer {
 	int64_t at_ms;      /* next update of lag, credentials and broker state */
 	int64_t ends_at_ms; /* next request for the ends of paused partitions */
-	int doubt; /* 0: a broker is reachable; then 1, and 1 more for each request without an answer */
+	int64_t doubt_ms;   /* when a broker failed last; 0 = one has answered since */
+	struct background_queries queries;
 	struct outage_log brokers;          /* one or all are unreachable */
 	struct lost_broker lost;            /* what librdkafka reported last */
 	struct rd_kafka_queue_s *retention; /* see topic_retention.h; NULL = answered */
@@ -192,7 +193,7 @@ struct ingest {
 	struct partitions partitions;
 	struct audiences audiences;
 	struct acquisitions acquisitions;
-	struct background_queries queries;
+	struct background_queries queries; /* partitions/start_offset.c */
 	struct adoption adoption;
 	struct binding binding;
 	struct membership membership;

@@ -28,15 +28,25 @@ static void note_error(struct query_answer *answer, const struct partition_offse
 
 /* librdkafka sends the request to the broker that it has used last, which may be the silent one, and again after no
  * answer. Therefore the others are used before the next attempt: nobody waits for the answers of these requests. */
+static void use_all_leaders(const struct background_query *query)
+{
+	const struct log_query end = { BROKER_LOG_END, 0 };
+
+	if (query->count > 0)
+		(void)broker_query_log(
+			query->request.kafka, end, query->partitions, query->count, NULL);
+}
+
 static int ask_leaders(struct background_query *query, struct err *err)
 {
-	const struct log_query touch = { BROKER_LOG_END, 0 };
 	struct rd_kafka_s *kafka = query->request.kafka;
+	int64_t next_ms = clock_now_ms() + LEADERS_MS;
 	int r = broker_query_leaders(kafka, LEADERS_MS, query->partitions, query->count, err);
 
 	for (int i = 1; i < LEADERS_ATTEMPTS && r < 0 && !thread_is_stopping(&query->thread); i++) {
-		if (query->count > 0)
-			(void)broker_query_log(kafka, touch, query->partitions, query->count, NULL);
+		thread_pause(&query->thread, next_ms - clock_now_ms());
+		use_all_leaders(query);
+		next_ms = clock_now_ms() + LEADERS_MS;
 		r = broker_query_leaders(kafka, LEADERS_MS, query->partitions, query->count, err);
 	}
 	for (size_t i = 0; r == 0 && i < query->count; i++) {
@@ -248,12 +258,12 @@ bool background_query_is_open(
 	return false;
 }
 
-struct background_query *background_query_take(struct background_queries *queries, unsigned parts)
+struct background_query *background_query_take(struct background_queries *queries)
 {
 	struct background_query *query;
 
 	STAILQ_FOREACH (query, &queries->list, link) {
-		if ((query->request.parts & parts) == 0 || !thread_wait(&query->thread, 0))
+		if (!thread_wait(&query->thread, 0))
 			continue;
 		STAILQ_REMOVE(&queries->list, query, background_query, link);
 		return query;

@@ -76,8 +76,8 @@ int background_query_begin(struct background_queries *queries, const struct quer
 	struct partition_offset *partitions, size_t count, struct err *err);
 bool background_query_is_open(
 	const struct background_queries *queries, unsigned parts, int32_t leader);
-/* Takes a query with one of these parts that has ended out of the list; NULL = there is none. */
-struct background_query *background_query_take(struct background_queries *queries, unsigned parts);
+/* Takes a query that has ended out of the list; NULL = there is none. */
+struct background_query *background_query_take(struct background_queries *queries);
 void background_query_free(struct background_query *query);
 /* Waits until all with a later id have ended, at most timeout_ms. */
 void background_queries_wait(

@@ -130,20 +130,6 @@ int broker_query_leaders(rd_kafka_t *kafka, int timeout_ms, struct partition_off
 	return 0;
 }
 
-bool broker_query_reaches_broker(rd_kafka_t *kafka, int timeout_ms)
-{
-	const struct rd_kafka_metadata *metadata = NULL;
-
-	progress_note(timeout_ms);
-	if (rd_kafka_metadata(kafka, 0, NULL, &metadata, timeout_ms) !=
-		RD_KAFKA_RESP_ERR_NO_ERROR) {
-		broker_bootstrap_again(kafka);
-		return false;
-	}
-	rd_kafka_metadata_destroy(metadata);
-	return true;
-}
-
 void broker_bootstrap_again(rd_kafka_t *kafka)
 {
 	static const char name[] = "bootstrap.servers";

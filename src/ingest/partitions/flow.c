@@ -93,6 +93,7 @@ void flow_stop(struct ingest *ingest, struct partition *partition, enum partitio
 	flow_pause(ingest, partition);
 	partition->state = state;
 	partition->query = 0;
+	partition->end_query = 0;
 	partition->retry_at_ms = 0;
 	forget_seeks(partition);
 	ingest->round.changed = true;

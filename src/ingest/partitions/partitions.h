@@ -126,7 +126,8 @@ struct partition {
 	/* start_offset.c: the query whose answer decides the start offset; 0 = none. An answer to another query is about an
 	 * earlier assignment or an earlier position, and does not count. */
 	uint64_t query;
-	int32_t leader; /* the number of the broker that answers for it; -1 = to be asked for */
+	uint64_t end_query; /* observe.c: the same for the end of its log */
+	int32_t leader;     /* the number of the broker that answers for it; -1 = to be asked for */
 	/* ADOPTED: since when no handler here accepts its messages; 0 = one does */
 	int64_t unwanted_at_ms;
 	/* ASSIGNED, or to be ADOPTED: the row names this instance, and this acquisition searches

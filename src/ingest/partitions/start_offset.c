@@ -288,8 +288,7 @@ static void take_answers(struct ingest *ingest)
 {
 	struct background_query *query;
 
-	while ((query = background_query_take(&ingest->queries, QUERY_LEADERS | QUERY_BEGIN)) !=
-		NULL) {
+	while ((query = background_query_take(&ingest->queries)) != NULL) {
 		note_topic_ids(ingest, query);
 		for (size_t i = 0; i < query->count; i++)
 			take_answer(ingest, query, i);
