@@ -289,6 +289,22 @@ def test_a_refused_message_does_not_block_later_ones(start, handler, produce, st
     assert "event=dead_topic_failed" not in sidecar.stderr, "nothing waits for what the topic refuses"
 
 
+def test_a_row_that_postgresql_refuses_to_mark_does_not_block_others(start, handler, streams, topic, dead_topic, inbox):
+    """Its record is sent once."""
+    sidecar = start()
+    handler(sidecar, always(dead()))
+    inbox.execute("""CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN IF NEW.event_id = 'b' THEN RAISE EXCEPTION 'not this row'; END IF; RETURN NEW; END $$""")
+    inbox.execute("CREATE TRIGGER refuse BEFORE UPDATE OF dead_topic_at ON inbox.inbox_messages FOR EACH ROW EXECUTE FUNCTION public.refuse()")
+    streams.events(topic, ["a", "b", "c"])
+    eventually(lambda: noted(inbox) == 2)
+    streams.events(topic, ["d"])
+    eventually(lambda: noted(inbox) == 3)
+    assert sorted(ids(streams.read_what_is_there(dead_topic))) == ["a", "b", "c", "d"]
+    eventually(lambda: "event=dead_message_unmarked" in sidecar.stderr)
+    assert "not this row" in sidecar.stderr and "event=dead_topic_failed" not in sidecar.stderr
+
+
 def test_a_refused_message_that_was_deleted_does_not_block(start, handler, produce, streams, topic, make_topic, inbox):
     compacted = make_topic(partitions=1, cleanup_policy="compact")
     sidecar = start(retry={"dead_topic": compacted})

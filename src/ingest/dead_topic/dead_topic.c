@@ -4,8 +4,8 @@
  *
  * A batch is sent from `dead->position` on, in the order of the deaths. Confirmed records are marked in the table.
  *
- * A row that could not be marked because it was locked is remembered, and not sent again while this
- * thread lives. Refused records delay nothing behind them. When a pass with refusals has ended, the
+ * A row that could not be marked, because it was locked or PostgreSQL refused to change it, is remembered, and not sent
+ * again while this thread lives. Refused records delay nothing behind them. When a pass with refusals has ended, the
  * next one starts from the beginning after a minute or nine times the duration of the pass,
  * whichever is longer.
  */
@@ -30,7 +30,7 @@
 #define LOG_EVERY_MS     60000
 #define LOCK_TIMEOUT_MS  1000
 #define STATEMENT_MS     10000
-#define REFUSED_LEAST_MS 60000 /* pause before refused records are tried again */
+#define REFUSED_LEAST_MS 60000 /* pause before refused records, or rows, are tried again */
 #define REFUSED_TIMES    9     /* multiple of the duration of the pass */
 #define DEREGISTER_MS                                                                              \
 	4000 /* the last confirmation takes at most two seconds; then it is recorded */
@@ -62,6 +62,8 @@ struct dead_topic {
 	bool told; /* the faults have a line */
 	struct fault_log_limit refused_limit;
 	struct fault_log_limit cut_limit;
+	struct fault_log_limit unmarked_limit;
+	int64_t unmarked_again_ms; /* rows that PostgreSQL refused to mark are not tried before */
 	struct metric *waiting_gauge;
 	struct metric *produced;
 	struct metric *failures;
@@ -125,11 +127,50 @@ static void restart_pass(struct dead_topic *dead)
 	dead->again_ms = 0;
 }
 
+static void log_unmarked(struct dead_topic *dead, const struct err *refusal)
+{
+	int64_t held = 0;
+
+	if (fault_log_limit_pass(&dead->unmarked_limit, clock_now_ms(), &held))
+		log_warn("dead_message_unmarked", LOG_STR("topic", topic_of(dead)),
+			LOG_STR("error", refusal->text), LOG_STR("sqlstate", refusal->state),
+			LOG_STR("next", "its record is in the dead topic; its row is marked when "
+					"PostgreSQL accepts the change, and others are produced"),
+			LOG_INT("held_back", held));
+}
+
+/* Moves the deaths whose rows PostgreSQL refused to change to the front. Returns their number. */
+static size_t put_refused_first(struct deaths *deaths)
+{
+	size_t refused = 0;
+
+	for (size_t i = 0; i < deaths->count; i++) {
+		const struct death death = deaths->items[i];
+
+		if (!death.refused)
+			continue;
+		deaths->items[i] = deaths->items[refused];
+		deaths->items[refused++] = death;
+	}
+	return refused;
+}
+
+/* Rows that were refused are tried again once a minute, because each costs some statements that fail. */
 static int mark_sent(struct dead_topic *dead, struct err *err)
 {
-	return dead->sent.count == 0
-		       ? 0
-		       : dead_mark(dead->periodic.db, dead->sent.items, &dead->sent.count, err);
+	struct deaths *sent = &dead->sent;
+	const int64_t now_ms = clock_now_ms();
+	size_t first = now_ms < dead->unmarked_again_ms ? put_refused_first(sent) : 0;
+	size_t count = sent->count - first;
+	struct err refusal = ERR_INIT;
+	int r = dead_mark(dead->periodic.db, sent->items + first, &count, &refusal, err);
+
+	sent->count = first + count;
+	if (refusal.fault != 0) {
+		dead->unmarked_again_ms = now_ms + REFUSED_LEAST_MS;
+		log_unmarked(dead, &refusal);
+	}
+	return r;
 }
 
 static void log_cut(struct dead_topic *dead, const struct rows *rows, int row)
@@ -223,7 +264,7 @@ static int fetch(struct dead_topic *dead, struct rows **rows, struct err *err)
 	if (dead->sent.count + DEAD_BATCH_MOST > LIST_MOST)
 		return err_set(err, FAULT_DATABASE,
 			"%zu messages were produced and cannot be marked as produced: their rows "
-			"are locked",
+			"are locked, or PostgreSQL refuses to change them",
 			dead->sent.count);
 	return dead_fetch(dead->periodic.db, &request, rows, err);
 }
@@ -432,6 +473,7 @@ int dead_topic_new(
 	dead->options = *options;
 	dead->cut_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	dead->refused_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
+	dead->unmarked_limit = (struct fault_log_limit)LIMIT_INIT(1, LOG_EVERY_MS);
 	dead->batch.stop = &dead->periodic.thread.stop;
 	dead->waiting_gauge = metrics_get(options->metrics, METER_DEAD_TOPIC_WAITING, NULL, NULL);
 	dead->produced = metrics_get(options->metrics, METER_DEAD_TOPIC_PRODUCED, NULL, NULL);

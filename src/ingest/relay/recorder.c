@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/time/backoff.h"
 #include "base/time/clock.h"
+#include "store/pg/halving.h"
 
 #define LOG_EVERY_MS   60000
 #define FIRST_PAUSE_MS 1000
@@ -93,57 +94,61 @@ static int settle_all(
 	return r;
 }
 
-/* One row is left, and PostgreSQL refuses it. The search may take longer than an election lasts. */
-static int leave_out(struct recorder *recorder, const struct relay_settle *settle, struct err *err)
+/* The list that is recorded. */
+struct recording {
+	struct recorder *recorder;
+	struct db *db;
+	struct relay_settle *settle;
+};
+
+static struct relay_settle part_of(const struct recording *recording, size_t first, size_t count)
 {
-	recorder->refusals++;
-	recorder->refused_seq = settle->results[0].seq;
+	struct relay_settle part = *recording->settle;
+
+	part.results += first;
+	part.count = count;
+	return part;
+}
+
+static int settle_part(void *arg, size_t first, size_t count, struct err *err)
+{
+	const struct recording *recording = arg;
+	struct relay_settle part = part_of(recording, first, count);
+
+	return settle_all(recording->recorder, recording->db, &part, err);
+}
+
+/* The search may take longer than an election lasts. */
+static int leave_out(void *arg, size_t first, size_t count, struct err *err)
+{
+	const struct recording *recording = arg;
+	struct recorder *recorder = recording->recorder;
+	const struct relay_settle part = part_of(recording, first, count);
+
+	relay_leave_out(&part);
+	if (err == NULL)
+		return 0;
+	recorder->refused_seq = part.results[0].seq;
 	recorder->refused_why = *err;
 	*err = (struct err)ERR_INIT;
-	relay_leave_out(settle);
 	return recorder->options.renew(recorder->options.arg, err);
 }
 
-/* Halves a list that is refused until the row is alone. Each part is a transaction of its own, so a constraint or trigger that is
- * deferred to the COMMIT concerns no other part. When no row at all is accepted, the cause is the database; but a fault
- * would publish the events again. So all rows are left out then. */
-static int settle_bisected(struct recorder *recorder, struct db *db,
-	const struct relay_settle *settle, struct err *err)
-{
-	struct relay_settle part = *settle;
-	int r;
-
-	if (recorder->refusals == REFUSALS_MOST) {
-		relay_leave_out(settle);
-		return 0;
-	}
-	r = settle_all(recorder, db, &part, err);
-	if (r != FAULT_DATABASE || !db_is_open(db) || !db_error_may_be_row(err))
-		return r;
-	if (settle->count == 1)
-		return leave_out(recorder, settle, err);
-	part.count = settle->count / 2;
-	r = settle_bisected(recorder, db, &part, err);
-	if (r != 0)
-		return r;
-	part.results = settle->results + part.count;
-	part.count = settle->count - part.count;
-	return settle_bisected(recorder, db, &part, err);
-}
-
+/* A fault would publish the events again. So rows that are not tried any more are left out, too. */
 int recorder_record(
 	struct recorder *recorder, struct db *db, struct relay_settle *settle, struct err *err)
 {
+	struct recording recording = { recorder, db, settle };
+	struct halving halving = { db, settle_part, leave_out, &recording, REFUSALS_MOST };
 	int r;
 
-	recorder->refusals = 0;
 	settle->instance = recorder->options.instance;
 	settle->published = true;
-	r = settle_bisected(recorder, db, settle, err);
+	r = halving_run(&halving, 0, settle->count, err);
 	settle->published = false;
 	if (r == 0)
-		r = settle_bisected(recorder, db, settle, err);
-	if (recorder->refusals == REFUSALS_MOST)
+		r = halving_run(&halving, 0, settle->count, err);
+	if (halving.refusals_left == 0)
 		recorder->refused_again_ms = 0; /* some rows were left out without a try */
 	return r;
 }

@@ -27,7 +27,6 @@ struct recorder {
 	struct fault_log_limit locked_limit;
 	/* Rows that PostgreSQL refuses to change: */
 	struct fault_log_limit refused_limit;
-	int refusals;        /* in this call of recorder_record() */
 	int64_t refused_seq; /* the last row that was refused alone, and why */
 	struct err refused_why;
 	int64_t retried_seq; /* the next retry begins behind this row */

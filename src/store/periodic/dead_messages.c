@@ -4,6 +4,9 @@
 #include "store/periodic/dead_messages.h"
 
 #include "queries.h"
+#include "store/pg/halving.h"
+
+#define REFUSALS_MOST 32 /* in one call; each costs some statements that fail */
 
 static void add_position(struct params *params, const struct death *after)
 {
@@ -73,25 +76,61 @@ static bool is_among(const struct rows *rows, int64_t seq)
 	return false;
 }
 
-int dead_mark(struct db *db, struct death *deaths, size_t *count, struct err *err)
+/* A list that is marked. `seq` of what is done becomes 0. */
+struct marking {
+	struct db *db;
+	struct death *deaths;
+	struct err *refusal;
+};
+
+static int mark_part(void *arg, size_t first, size_t count, struct err *err)
 {
+	const struct marking *marking = arg;
+	struct death *deaths = marking->deaths + first;
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int seqs = params_array(&params, ARRAY_BIGINT);
 	int died = params_array(&params, ARRAY_BIGINT);
-	size_t left = 0;
 	int r;
 
-	for (size_t i = 0; i < *count; i++) {
+	for (size_t i = 0; i < count; i++) {
 		array_bigint(&params, seqs, deaths[i].seq);
 		array_bigint(&params, died, deaths[i].died_us);
 	}
-	r = db_run(db, QUERY_DEAD_MARK, &params, &rows, err);
-	for (size_t i = 0; r == 0 && i < *count; i++) {
-		if (!is_among(rows, deaths[i].seq))
+	r = db_run(marking->db, QUERY_DEAD_MARK, &params, &rows, err);
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		if (is_among(rows, deaths[i].seq))
+			deaths[i].seq = 0;
+	}
+	return r;
+}
+
+static int leave_out(void *arg, size_t first, size_t count, struct err *err)
+{
+	const struct marking *marking = arg;
+
+	for (size_t i = first; i < first + count; i++)
+		marking->deaths[i].refused = true;
+	if (err == NULL)
+		return 0;
+	*marking->refusal = *err;
+	(void)err_prefix(marking->refusal, "seq %lld", (long long)marking->deaths[first].seq);
+	*err = (struct err)ERR_INIT;
+	return 0;
+}
+
+int dead_mark(
+	struct db *db, struct death *deaths, size_t *count, struct err *refusal, struct err *err)
+{
+	struct marking marking = { db, deaths, refusal };
+	struct halving halving = { db, mark_part, leave_out, &marking, REFUSALS_MOST };
+	int r = halving_run(&halving, 0, *count, err);
+	size_t left = 0;
+
+	for (size_t i = 0; i < *count; i++) {
+		if (deaths[i].seq != 0)
 			deaths[left++] = deaths[i];
 	}
-	if (r == 0)
-		*count = left;
+	*count = left;
 	return r;
 }

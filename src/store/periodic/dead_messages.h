@@ -19,6 +19,7 @@ int dead_resign(struct db *db, int32_t instance, struct err *err);
 struct death {
 	int64_t seq;
 	int64_t died_us; /* dead_at, in microseconds since 1970 */
+	bool refused;    /* PostgreSQL refused to mark it */
 };
 
 /* The number of messages that wait to be produced: all of them, and those that died after `after`
@@ -65,8 +66,10 @@ enum dead_column {
 int dead_fetch(
 	struct db *db, const struct dead_request *request, struct rows **out, struct err *err);
 
-/* Records that `deaths` were produced. Afterwards the list and `count` contain only the deaths
- * whose row is locked at the moment; call again for them later. */
-int dead_mark(struct db *db, struct death *deaths, size_t *count, struct err *err);
+/* Records that `deaths` were produced. Afterwards, also after a fault, the list and `count` contain only the deaths that are
+ * not recorded: their rows are locked at the moment, or PostgreSQL refuses to change them. Then `refusal` has the last error.
+ * Call again for them later. */
+int dead_mark(
+	struct db *db, struct death *deaths, size_t *count, struct err *refusal, struct err *err);
 
 #endif
