@@ -53,13 +53,13 @@ class Service:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def post(self, key="k", id=1, tenant=None, method="POST", body=None, kind="application/json",  # pylint: disable=redefined-builtin
-             timeout=30, **order):
+             timeout=30, headers=(), **order):
         keys = [key] if isinstance(key, str) else key or []
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         body = json.dumps({"id": id, **order}).encode() if body is None else body
         connection.putrequest(method, "/orders")
         for name, value in [("content-type", kind), ("content-length", str(len(body))),
-                            *[("idempotency-key", one) for one in keys], *([("x-tenant", tenant)] if tenant else [])]:
+                            *[("idempotency-key", one) for one in keys], *([("x-tenant", tenant)] if tenant else []), *headers]:
             connection.putheader(name, value)
         connection.endheaders(body)
         try:
@@ -170,6 +170,13 @@ def test_of_copies_at_once_one_runs(start, inbox):
             assert all(answer.status == 201 for answer in answers[50:])
             assert len({str(answer.same()) for answer in answers if answer.status == 201}) == 1
     assert orders(inbox) == list(range(5))
+
+
+def test_the_events_of_a_request_continue_its_trace(service, inbox):
+    traces = [["traceparent", f"00-{'ab' * 16}-{'cd' * 8}-01"], ["tracestate", "a=b"]]
+    assert service.post(headers=traces).status == 201
+    assert service.post("other").status == 201
+    assert [row["headers"] for row in inbox.query("SELECT headers FROM inbox.outbox ORDER BY seq")] == [traces, []]
 
 
 def test_a_copy_waits_a_moment_for_a_request_that_ends_soon(service, inbox):
