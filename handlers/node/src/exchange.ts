@@ -15,6 +15,7 @@ import {
   Refused,
   unread,
 } from './idempotency.js';
+import { placesOf } from './places.js';
 
 const ABANDON_AFTER_MS = 10_000;
 const WAIT_MS = 250;
@@ -31,7 +32,10 @@ export class Exchange {
   private encodings: string | string[] | undefined;
   private readonly onError = (error: Error) => (this.lost ??= error);
 
-  private constructor(readonly client: PooledClient) {
+  private constructor(
+    readonly client: PooledClient,
+    private readonly pool: TransactionPool,
+  ) {
     client.on('error', this.onError);
   }
 
@@ -78,7 +82,7 @@ export class Exchange {
   private static async attempt(pool: TransactionPool, values: unknown[]): Promise<Exchange | Answer> {
     let exchange: Exchange | undefined;
     try {
-      exchange = new Exchange(await pool.connect());
+      exchange = await Exchange.connect(pool);
       await exchange.client.query('BEGIN');
       const { verdict, token, status, headers, body } = await exchange.row(BEGIN, values);
       if (status === null) {
@@ -90,6 +94,16 @@ export class Exchange {
     } catch (error) {
       await exchange?.rollBack();
       return failed(error);
+    }
+  }
+
+  private static async connect(pool: TransactionPool): Promise<Exchange> {
+    await placesOf(pool).take();
+    try {
+      return new Exchange(await pool.connect(), pool);
+    } catch (error) {
+      placesOf(pool).give();
+      throw error;
     }
   }
 
@@ -179,5 +193,6 @@ export class Exchange {
   private release(): void {
     this.client.removeListener('error', this.onError);
     this.client.release(this.lost);
+    placesOf(this.pool).give();
   }
 }

@@ -379,6 +379,49 @@ test('express: the limit for a request whose client has gone is an option', asyn
   assert.match(String(pool.released[0]), /the client has gone/);
 });
 
+/** A pool of two connections, as `pg` has it: connect() waits for a free one. */
+function makeSmallPool(options) {
+  const pool = makePool();
+  const { connect } = pool;
+  const waiting = [];
+  let free = 2;
+  pool.options = { max: 2, ...options };
+  pool.connect = async () => {
+    free > 0 ? (free -= 1) : await new Promise((resolve) => waiting.push(resolve));
+    const release = () => (waiting.length > 0 ? waiting.shift()() : (free += 1));
+    return { ...(await connect()), release };
+  };
+  return pool;
+}
+
+test('express: a program can take another connection of the pool', { timeout: 10_000 }, async (t) => {
+  const pool = makeSmallPool();
+  const handle = async (request, response) => {
+    await setTimeout(100); // meanwhile the other requests have their connections
+    (await pool.connect()).release();
+    response.status(201).send('made');
+  };
+  const address = await SERVERS.express(pool, handle, t);
+  const answers = await Promise.all(Array.from({ length: 5 }, () => post(address)));
+  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([201]));
+});
+
+test('express: a request does not wait for ever for a connection', { timeout: 10_000 }, async (t) => {
+  logged(t);
+  const pool = makeSmallPool({ connectionTimeoutMillis: 20 });
+  const address = await SERVERS.express(
+    pool,
+    async (request, response) => {
+      await setTimeout(200);
+      response.send('made');
+    },
+    t,
+  );
+  const answers = await Promise.all([post(address), post(address)]);
+  assert.deepEqual(answers.map(({ status }) => status).sort(), [200, 503]);
+  assert.equal((await post(address)).status, 200);
+});
+
 test('express: writeHead() takes names and values in turn', async (t) => {
   const pool = makePool();
   const handle = (request, response) => {
