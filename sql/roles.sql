@@ -77,7 +77,8 @@ GRANT EXECUTE ON FUNCTION inbox.try_text(bytea), inbox.try_json(bytea), inbox.er
     inbox.look_keys(jsonb, bigint, int), inbox.check_keys(jsonb), inbox.check_max_rows(text, int),
     inbox.wants(jsonb, jsonb, text, text), inbox.consumers_of(text, text), inbox.check_backfill(jsonb),
     inbox.check_rename_over(text, text), inbox.check_rename(text, text), inbox.open_messages(text),
-    inbox.backfill_count(jsonb), inbox.recent_backfills(), inbox.keys(jsonb, bigint, int), inbox.lanes_of(text, text, text, int),
+    inbox.backfill_count(jsonb), inbox.backfill_repeats(jsonb), inbox.recent_backfills(), inbox.keys(jsonb, bigint, int),
+    inbox.lanes_of(text, text, text, int),
     inbox.status(), inbox.waiting_streams(), inbox.handler_of(text, text), inbox.handler_of(text, text, text, jsonb)
     TO inboxd_reader, inboxd_operator, inboxd_sidecar;
 
@@ -105,7 +106,7 @@ GRANT EXECUTE ON FUNCTION
     inbox.forget_consumer(text, text),
     inbox.rename_consumer(text, text, text),
     inbox.rename_page(text, int),
-    inbox.backfill(text, text, timestamptz, text, int, text, boolean, bigint),
+    inbox.backfill(text, text, timestamptz, text, int, text, boolean, bigint, boolean),
     inbox.backfill_page(jsonb, bigint, int, text),
     inbox.skip_key(text, text, text, text, int, bigint),
     inbox.outbox_replay_where(text, text, text, text, text, text, text, timestamptz, timestamptz, bigint, int, text, boolean,

@@ -8,7 +8,7 @@
 -- stay so until inbox_consumers.backfill_until, because any_waiting reads it, too. Later pages only renew that time.
 
 -- A filter is one jsonb object with consumer and perhaps from (a consumer), since (a time), topic, until_seq (no later
--- message is copied). Returns the filter without its NULL members, and with until_seq.
+-- message is copied), again (also what a handler of the consumer has processed for another one: backfill_repeats()). Returns the filter without its NULL members, and with until_seq.
 CREATE OR REPLACE FUNCTION inbox.check_backfill(filter jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -16,7 +16,7 @@ DECLARE
     name text;
 BEGIN
     SELECT k INTO name FROM jsonb_object_keys(given) k
-    WHERE k NOT IN ('consumer', 'from', 'since', 'topic', 'until_seq');
+    WHERE k NOT IN ('consumer', 'from', 'since', 'topic', 'until_seq', 'again');
     IF name IS NOT NULL THEN
         PERFORM inbox.refuse('backfill', format('there is no filter "%s"', name));
     ELSIF given ->> 'consumer' IS NULL THEN
@@ -90,6 +90,34 @@ BEGIN
     LEFT JOIN later k ON k.topic = m.topic AND k.kafka_partition = m.kafka_partition AND k.lane = m.key_hash
     LEFT JOIN later s ON s.topic = m.topic AND s.kafka_partition = m.kafka_partition AND s.lane = '';
     until_seq := last;
+END $$;
+
+-- How many of the messages that a backfill would copy were processed, for another consumer, by a handler that is named like the consumer
+-- or belongs to it: it would process them again. handler and done_for: those of one of them. Reads the whole table.
+CREATE OR REPLACE FUNCTION inbox.backfill_repeats(filter jsonb, OUT repeats bigint, OUT handler text, OUT done_for text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_nestloop = off AS $$
+DECLARE
+    given jsonb := inbox.check_backfill(filter);
+    receiver text := given ->> 'consumer';
+    names text[] := ARRAY(SELECT h.name FROM inbox.inbox_handlers h WHERE h.consumer = given ->> 'consumer') || receiver;
+BEGIN
+    WITH wanted AS MATERIALIZED (
+        SELECT k.topic, k.event_type
+        FROM (SELECT DISTINCT m.topic, m.event_type FROM inbox.inbox_messages m WHERE m.handler = ANY (names)) k
+        JOIN inbox.inbox_consumers c ON c.name = receiver
+        WHERE inbox.wants(c.topics, c.types, k.topic, k.event_type)
+    )
+    SELECT count(*), min(m.handler), min(m.consumer) INTO repeats, handler, done_for
+    FROM inbox.inbox_messages m
+    JOIN wanted w ON w.topic = m.topic AND w.event_type IS NOT DISTINCT FROM m.event_type
+    WHERE m.processed_at IS NOT NULL AND m.handler = ANY (names)
+      AND m.seq <= (given ->> 'until_seq')::bigint AND m.consumer <> receiver
+      AND (NOT given ? 'from' OR m.consumer = given ->> 'from')
+      AND (NOT given ? 'topic' OR m.topic = given ->> 'topic')
+      AND (NOT given ? 'since' OR m.received_at >= (given ->> 'since')::timestamptz)
+      AND (m.payload IS NOT NULL OR m.payload_digest IS NULL)
+      AND NOT EXISTS (SELECT FROM inbox.inbox_messages d
+                      WHERE d.event_id = m.event_id AND d.source = m.source AND d.consumer = receiver);
 END $$;
 
 -- Makes the sidecars look for waiting messages of the consumer before they store later ones, from this transaction on. The
@@ -257,15 +285,16 @@ BEGIN
 END $$;
 
 -- Copies everything, or max_rows messages, in one transaction. dry_run only counts. after_seq continues where an earlier call
--- ended. late: of all messages that can be copied.
+-- ended. late: of all messages that can be copied. again: see backfill_repeats(); without it, such messages are an error.
 CREATE OR REPLACE FUNCTION inbox.backfill(
     consumer text, from_consumer text DEFAULT NULL, since timestamptz DEFAULT NULL, topic text DEFAULT NULL,
     max_rows int DEFAULT NULL, reason text DEFAULT NULL, dry_run boolean DEFAULT false, after_seq bigint DEFAULT NULL,
-    OUT affected bigint, OUT without_payload bigint, OUT late bigint, OUT last_seq bigint)
+    again boolean DEFAULT false, OUT affected bigint, OUT without_payload bigint, OUT late bigint, OUT last_seq bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     filter jsonb := jsonb_build_object('consumer', consumer, 'from', from_consumer, 'since', since, 'topic', topic);
     counted record;
+    known record;
 BEGIN
     IF dry_run IS NULL THEN
         PERFORM inbox.refuse('backfill', 'dry_run is NULL; it must be true or false');
@@ -275,6 +304,14 @@ BEGIN
     END IF;
     PERFORM inbox.check_max_rows('backfill', max_rows);
     SELECT * INTO counted FROM inbox.backfill_count(filter);
+    SELECT * INTO known FROM inbox.backfill_repeats(filter);
+    IF known.repeats > 0 AND NOT dry_run AND again IS NOT TRUE THEN
+        RAISE EXCEPTION '%', format('inbox' || '.backfill: the handler "%s" has processed %s of these messages for the consumer "%s"',
+                                    known.handler, known.repeats, known.done_for)
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = format('If "%s" is another name for that consumer: inboxd consumers rename ''%s'' ''%s''. To process them '
+                                'again: again => true.', consumer, known.done_for, consumer);
+    END IF;
     affected := least(counted.copies, max_rows);
     without_payload := counted.without_payload;
     late := counted.late;

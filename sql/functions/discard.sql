@@ -1,4 +1,6 @@
--- Discard: waiting messages become dead, with a reason.
+-- Discard: messages that wait, or are dead, are given up with a reason. A discarded message is dead, with the code DISCARDED and without
+-- a claim. It needs nobody's attention: it is in no count and no list of dead messages, and `replay` with filters leaves it out,
+-- unless its code or the status `discarded` is asked for.
 
 -- The history of each row names the user who discarded it.
 CREATE OR REPLACE FUNCTION inbox.discard_seqs(seqs bigint[], reason text, counted jsonb DEFAULT NULL) RETURNS bigint
@@ -8,12 +10,15 @@ DECLARE
 BEGIN
     WITH free AS MATERIALIZED (
         SELECT m.seq FROM inbox.inbox_messages m
-        WHERE m.seq = ANY (seqs) AND m.available_at IS NOT NULL AND inbox.is_counted(m.xmin, counted)
+        WHERE m.seq = ANY (seqs)
+          AND (m.available_at IS NOT NULL
+               OR m.dead_at IS NOT NULL AND (m.claimed_by IS NOT NULL OR m.error_code IS DISTINCT FROM 'DISCARDED'))
+          AND inbox.is_counted(m.xmin, counted)
         ORDER BY m.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
     UPDATE inbox.inbox_messages m
-    SET dead_at = now(), available_at = NULL, suspect = false,
+    SET dead_at = coalesce(m.dead_at, now()), available_at = NULL, claimed_by = NULL, suspect = false,
         error = coalesce(discard_seqs.reason, 'discarded'), error_code = 'DISCARDED',
         attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
             'at', now(), 'discarded_by', session_user, 'reason', discard_seqs.reason,
@@ -23,7 +28,7 @@ BEGIN
     RETURN affected;
 END $$;
 
--- Discards one message for a consumer, or for all (NULL). False: it does not exist or is not waiting.
+-- Discards one message for a consumer, or for all (NULL). False: it does not exist, or neither waits nor is dead.
 CREATE OR REPLACE FUNCTION inbox.discard(source text, event_id text, reason text DEFAULT NULL, consumer text DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -37,7 +42,7 @@ BEGIN
         SELECT m.seq FROM inbox.inbox_messages m
         WHERE m.event_id = discard.event_id AND m.source = discard.source
           AND (discard.consumer IS NULL OR m.consumer = discard.consumer)), reason);
-    RETURN inbox.audit_message('discard', source, event_id, consumer, reason, affected, 'waits');
+    RETURN inbox.audit_message('discard', source, event_id, consumer, reason, affected, 'waits or is dead');
 END $$;
 
 -- Discards a page. last_seq: as in replay_page().
@@ -45,7 +50,7 @@ CREATE OR REPLACE FUNCTION inbox.discard_page(filter jsonb, after_seq bigint, ma
                                    OUT affected bigint, OUT last_seq bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
-    given jsonb := inbox.check_filter('discard_page', filter, ARRAY['waiting', 'retrying', 'parked']);
+    given jsonb := inbox.check_filter('discard_page', filter, ARRAY['waiting', 'retrying', 'parked', 'dead']);
     page record;
 BEGIN
     SELECT * INTO page FROM inbox.look_page(given, after_seq, inbox.check_max_rows('discard_page', max_rows));
@@ -73,7 +78,7 @@ DECLARE
         'received_to', received_to, 'error_like', error_like, 'error_code', error_code, 'consumer', consumer,
         'max_rows', max_rows, 'after_seq', after_seq,
         'type', type, 'code', code, 'error', error, 'since', since, 'until', until, 'max', max, 'after', after)),
-        ARRAY['waiting', 'retrying', 'parked']);
+        ARRAY['waiting', 'retrying', 'parked', 'dead']);
     most int := inbox.check_max_rows('discard_where', coalesce(max, max_rows));
     page record;
     affected bigint;

@@ -19,7 +19,8 @@ BEGIN
 END $$;
 
 -- One page: at most max_rows events that fit, after after_seq, in the order of seq. Reads along the primary key, because
--- the table has little else than what waits and what is dead. 'failed' is dead or retrying. With max_rows a page also ends
+-- the table has little else than what waits and what is dead. 'failed' is dead or retrying, 'unpublished'
+-- waiting or dead; a discarded event is neither, unless 'discarded', its code or its id is asked for. With max_rows a page also ends
 -- after 100,000 events that did not match.
 -- looked: the number of rows that were read. last_seq: no row after it was read; NULL = there is none.
 CREATE OR REPLACE FUNCTION inbox.outbox_page(filter jsonb, after_seq bigint, max_rows int,
@@ -51,10 +52,15 @@ BEGIN
                CASE state
                    WHEN 'any' THEN true
                    WHEN 'published' THEN o.published_at IS NOT NULL
-                   WHEN 'dead' THEN o.dead_at IS NOT NULL
+                   WHEN 'dead' THEN o.dead_at IS NOT NULL AND (code = 'DISCARDED' OR o.error_code IS DISTINCT FROM 'DISCARDED')
+                   WHEN 'discarded' THEN o.dead_at IS NOT NULL AND o.error_code = 'DISCARDED'
                    WHEN 'parked' THEN o.available_at = 'infinity'
                    WHEN 'retrying' THEN o.available_at < 'infinity'
-                   WHEN 'failed' THEN o.dead_at IS NOT NULL OR o.available_at < 'infinity'
+                   WHEN 'failed' THEN o.dead_at IS NOT NULL
+                        AND (code = 'DISCARDED' OR wanted_id IS NOT NULL OR o.error_code IS DISTINCT FROM 'DISCARDED')
+                        OR o.available_at < 'infinity'
+                   WHEN 'unpublished' THEN o.published_at IS NULL
+                        AND (o.dead_at IS NULL OR o.error_code IS DISTINCT FROM 'DISCARDED')
                    ELSE o.published_at IS NULL AND o.dead_at IS NULL END
                AND (wanted_topic IS NULL OR wanted_topic = coalesce(o.topic,
                    replace(replace(template, '{aggregate}', coalesce(o.aggregate, '/')), '{type}', o.event_type)))
@@ -117,7 +123,8 @@ BEGIN
     RETURN released + copied;
 END $$;
 
--- Sets events to dead that are not published yet. One that is being sent at this moment may still go out.
+-- Discards events that are not published: they are dead with the code DISCARDED, and in no count and no list of dead ones. One that is
+-- being sent at this moment may still go out.
 CREATE OR REPLACE FUNCTION inbox.outbox_discard_seqs(seqs bigint[], reason text, counted jsonb DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -125,13 +132,13 @@ DECLARE
 BEGIN
     WITH free AS MATERIALIZED (
         SELECT o.seq FROM inbox.outbox o
-        WHERE o.seq = ANY (seqs) AND o.published_at IS NULL AND o.dead_at IS NULL
+        WHERE o.seq = ANY (seqs) AND o.published_at IS NULL AND (o.dead_at IS NULL OR o.error_code IS DISTINCT FROM 'DISCARDED')
           AND inbox.is_counted(o.xmin, counted)
         ORDER BY o.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
     UPDATE inbox.outbox o
-    SET dead_at = now(), available_at = NULL, error = coalesce(outbox_discard_seqs.reason, 'discarded'),
+    SET dead_at = coalesce(o.dead_at, now()), available_at = NULL, error = coalesce(outbox_discard_seqs.reason, 'discarded'),
         error_code = 'DISCARDED'
     FROM free WHERE o.seq = free.seq;
     GET DIAGNOSTICS affected = ROW_COUNT;
@@ -164,7 +171,7 @@ CREATE OR REPLACE FUNCTION inbox.outbox_replay_page(filter jsonb, after_seq bigi
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT c.affected, c.last_seq
     FROM inbox.outbox_change_page('outbox_replay',
-             inbox.check_outbox_filter('outbox_replay_page', filter, ARRAY['dead', 'retrying', 'failed', 'published']), after_seq,
+             inbox.check_outbox_filter('outbox_replay_page', filter, ARRAY['dead', 'retrying', 'failed', 'published', 'discarded']), after_seq,
              inbox.check_max_rows('outbox_replay_page', max_rows), reason, false) c
 $$;
 
@@ -173,7 +180,7 @@ CREATE OR REPLACE FUNCTION inbox.outbox_discard_page(filter jsonb, after_seq big
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT c.affected, c.last_seq
     FROM inbox.outbox_change_page('outbox_discard',
-             inbox.check_outbox_filter('outbox_discard_page', filter, ARRAY['waiting', 'retrying', 'parked']), after_seq,
+             inbox.check_outbox_filter('outbox_discard_page', filter, ARRAY['waiting', 'retrying', 'parked', 'dead', 'unpublished']), after_seq,
              inbox.check_max_rows('outbox_discard_page', max_rows), reason, false) c
 $$;
 
@@ -211,7 +218,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         'key', key, 'event_id', event_id, 'received_from', created_from, 'received_to', created_to,
         'max_rows', max_rows, 'after_seq', after_seq,
         'type', type, 'code', code, 'error', error, 'since', since, 'until', until, 'max', max, 'after', after),
-        ARRAY['dead', 'retrying', 'failed', 'published'], coalesce(after, after_seq), coalesce(max, max_rows), reason, dry_run)
+        ARRAY['dead', 'retrying', 'failed', 'published', 'discarded'], coalesce(after, after_seq), coalesce(max, max_rows), reason, dry_run)
 $$;
 
 -- Sets matching events to dead that are not published yet; dry_run only counts.
@@ -229,7 +236,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         'key', key, 'event_id', event_id, 'received_from', created_from, 'received_to', created_to,
         'max_rows', max_rows, 'after_seq', after_seq,
         'type', type, 'code', code, 'error', error, 'since', since, 'until', until, 'max', max, 'after', after),
-        ARRAY['waiting', 'retrying', 'parked'], coalesce(after, after_seq), coalesce(max, max_rows), reason, dry_run)
+        ARRAY['waiting', 'retrying', 'parked', 'dead', 'unpublished'], coalesce(after, after_seq), coalesce(max, max_rows), reason, dry_run)
 $$;
 
 -- Where the relay goes on reading: behind the tip, and in the holes. An earlier inboxd stores the floor alone. Then tip and holes
@@ -251,7 +258,8 @@ CREATE OR REPLACE FUNCTION inbox.outbox_counts(cap bigint, OUT waiting bigint, O
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_sort = off SET jit = off AS $$
     SELECT f.count + t.count, t.retrying, t.parked,
-           (SELECT count(*) FROM (SELECT FROM inbox.outbox d WHERE d.dead_at IS NOT NULL LIMIT cap) d),
+           (SELECT count(*) FROM (SELECT FROM inbox.outbox d
+                                 WHERE d.dead_at IS NOT NULL AND d.error_code IS DISTINCT FROM 'DISCARDED' LIMIT cap) d),
            least(f.oldest, t.oldest)
     FROM (VALUES (1)) AS one(row)
     LEFT JOIN inbox.outbox_relay r ON true

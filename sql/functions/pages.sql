@@ -128,6 +128,7 @@ $$;
 -- Without max_rows all messages of a status are read, except for processed messages and messages of any status: these
 -- are most of the table, so the page ends, too. If a page may end, the search for received_from and received_to comes
 -- first.
+-- Of dead messages, the discarded ones fit only the status 'discarded', or the status 'dead' with their code.
 -- filter ->> 'order': 'seq' (the default), or 'died': dead messages by the time of death; with ' DESC' backwards. A page
 -- behind a message that is no longer dead begins at its last death.
 -- filter -> 'counted': only messages that were counted (is_counted()), up to the seq 'last'.
@@ -140,7 +141,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan
 SET enable_sort = off SET jit = off SET datestyle = 'ISO' AS $$
 DECLARE
     kind text := filter ->> 'event_type';
-    states int[] := CASE filter ->> 'status' WHEN 'dead' THEN '{1}' WHEN 'parked' THEN '{2}' WHEN 'retrying' THEN '{3}'
+    states int[] := CASE filter ->> 'status' WHEN 'dead' THEN '{1}' WHEN 'discarded' THEN '{1}' WHEN 'parked' THEN '{2}' WHEN 'retrying' THEN '{3}'
                                              WHEN 'waiting' THEN '{2,3,4}' ELSE '{}' END;
     claimed boolean := filter ->> 'status' = 'claimed';
     misfits bigint := CASE WHEN max_rows IS NULL AND (claimed OR states <> '{}') THEN NULL ELSE 100000 END;
@@ -160,6 +161,9 @@ BEGIN
     SELECT concat_ws(' AND ', CASE filter ->> 'status'
             WHEN 'processed' THEN 'm.processed_at IS NOT NULL'
             WHEN 'claimed' THEN 'm.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL'
+            WHEN 'discarded' THEN 'm.error_code = ''DISCARDED'' AND m.claimed_by IS NULL'
+            WHEN 'dead' THEN CASE WHEN filter ->> 'error_code' = 'DISCARDED' THEN 'true'
+                                  ELSE '(m.error_code IS DISTINCT FROM ''DISCARDED'' OR m.claimed_by IS NOT NULL)' END
             ELSE 'true' END,
         CASE WHEN filter ? 'consumer' THEN format('m.consumer = %L', filter ->> 'consumer') END,
         CASE WHEN filter ? 'topic' THEN format('m.topic = %L', filter ->> 'topic') END,

@@ -12,6 +12,7 @@ BEGIN
         SELECT m.seq FROM inbox.inbox_messages m
         WHERE m.seq = ANY (seqs) AND (m.payload IS NOT NULL OR m.payload_digest IS NULL)
           AND CASE replay_seqs.status WHEN 'dead' THEN m.dead_at IS NOT NULL
+                                      WHEN 'discarded' THEN m.dead_at IS NOT NULL
                                       WHEN 'processed' THEN m.processed_at IS NOT NULL
                                       ELSE m.dead_at IS NOT NULL OR m.processed_at IS NOT NULL END
           AND inbox.is_counted(m.xmin, counted)
@@ -78,7 +79,7 @@ CREATE OR REPLACE FUNCTION inbox.replay_page(filter jsonb, after_seq bigint, max
                                   OUT affected bigint, OUT last_seq bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
-    given jsonb := inbox.check_filter('replay_page', filter, ARRAY['dead', 'processed']);
+    given jsonb := inbox.check_filter('replay_page', filter, ARRAY['dead', 'processed', 'discarded']);
     page record;
 BEGIN
     SELECT * INTO page FROM inbox.look_page(given || '{"payload": "there"}', after_seq,
@@ -107,7 +108,7 @@ DECLARE
         'received_to', received_to, 'error_like', error_like, 'error_code', error_code, 'consumer', consumer,
         'max_rows', max_rows, 'after_seq', after_seq,
         'type', type, 'code', code, 'error', error, 'since', since, 'until', until, 'max', max, 'after', after)),
-        ARRAY['dead', 'processed']);
+        ARRAY['dead', 'processed', 'discarded']);
     most int := inbox.check_max_rows('replay_where', coalesce(max, max_rows));
     page record;
     affected bigint;

@@ -107,7 +107,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
         'claimed_is_exact', held.last_seq IS NULL,
         'backfills', inbox.recent_backfills(),
         'dead', (SELECT count(*) FROM (SELECT 1 FROM inbox.inbox_messages d
-                                       WHERE d.dead_at IS NOT NULL LIMIT 10000) d),
+                                       WHERE d.dead_at IS NOT NULL
+                                         AND (d.error_code IS DISTINCT FROM 'DISCARDED' OR d.claimed_by IS NOT NULL) LIMIT 10000) d),
         'rejects', (SELECT count(*) FROM (SELECT 1 FROM inbox.inbox_rejects LIMIT 10000) r),
         'conflicts', (SELECT count(*) FROM (SELECT 1 FROM inbox.inbox_conflicts LIMIT 10000) c),
         'instances', (SELECT coalesce(jsonb_agg(jsonb_build_object(

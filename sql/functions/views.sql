@@ -22,12 +22,12 @@ SELECT m.seq, m.source, m.event_id, m.event_type, m.topic, m.kafka_partition, m.
        m.consumer
 FROM inbox.inbox_messages m;
 
--- Dead messages grouped by their error and their consumer.
+-- Dead messages grouped by their error and their consumer, without the discarded ones.
 CREATE OR REPLACE VIEW inbox.dead_groups AS
 SELECT m.event_type, m.error_code, inbox.error_shape(m.error) AS error_shape, count(*) AS messages,
        min(m.dead_at) AS first_dead_at, max(m.dead_at) AS last_dead_at, max(m.seq) AS latest_seq, m.consumer
 FROM inbox.inbox_messages m
-WHERE m.dead_at IS NOT NULL
+WHERE m.dead_at IS NOT NULL AND (m.error_code IS DISTINCT FROM 'DISCARDED' OR m.claimed_by IS NOT NULL)
 GROUP BY 1, 2, 3, 8;
 
 -- One row per handler. Connected: a sidecar that has not ended lists it in its heartbeat. Away: its messages wait for

@@ -7,6 +7,7 @@
  * So the command stops at half of this limit, and continues when fewer messages wait.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -25,6 +26,9 @@ struct backfill {
 	int64_t wanted;
 	int64_t without_payload;
 	int64_t late;
+	int64_t repeats; /* the handler would process them again */
+	char handler[128];
+	char done_for[72];
 	int64_t affected;
 	int64_t after;
 	int64_t room; /* copies until the next count of the waiting messages */
@@ -54,10 +58,19 @@ static int count(struct backfill *backfill, struct err *err)
 	backfill->wanted = rows_int(rows, 0, 0);
 	backfill->without_payload = rows_int(rows, 0, 1);
 	backfill->late = rows_int(rows, 0, 2);
+	backfill->repeats = rows_int(rows, 0, 4);
+	if (backfill->repeats > 0) {
+		(void)snprintf(
+			backfill->handler, sizeof(backfill->handler), "%s", rows_text(rows, 0, 5));
+		(void)snprintf(backfill->done_for, sizeof(backfill->done_for), "%s",
+			rows_text(rows, 0, 6));
+	}
 	if (most > 0 && backfill->wanted > most)
 		backfill->wanted = most;
 	buf_addf(&backfill->details, ",\"without_payload\":%" PRId64 ",\"late\":%" PRId64,
 		backfill->without_payload, backfill->late);
+	if (backfill->repeats > 0)
+		buf_addf(&backfill->details, ",\"repeats\":%" PRId64, backfill->repeats);
 	if (!buf_ok(&backfill->details))
 		return err_memory(err);
 	backfill->op.details = buf_str(&backfill->details);
@@ -75,6 +88,27 @@ static void print_counts(const struct backfill *backfill)
 			"%" PRId64 " come%s late: a later message of the key is already "
 			"claimed, processed or dead\n",
 			backfill->late, backfill->late == 1 ? "s" : "");
+}
+
+/* A consumer that is listed under the name of a handler has none of the messages that the handler has processed before. */
+static int check_repeats(const struct backfill *backfill, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf words = BUF_INIT;
+
+	if (backfill->repeats == 0)
+		return 0;
+	buf_addf(&words,
+		"the handler \"%s\" has processed %" PRId64
+		" of these messages for the consumer \"%s\"",
+		backfill->handler, backfill->repeats, backfill->done_for);
+	if (!backfill->op.cli->dry_run && !backfill->op.cli->again)
+		return err_set(err, FAULT_CHECK,
+			"%s. If \"%s\" is another name for that consumer: `inboxd consumers rename "
+			"'%s' "
+			"'%s'`. To process them again: --again",
+			buf_str(&words), name_of(backfill), backfill->done_for, name_of(backfill));
+	(void)fprintf(stderr, "%s: it would process them again\n", buf_str(&words));
+	return 0;
 }
 
 static int copy_page(struct backfill *backfill, struct err *err)
@@ -243,6 +277,9 @@ static int run(struct backfill *backfill, struct err *err)
 	if (r != 0)
 		return r;
 	print_counts(backfill);
+	r = check_repeats(backfill, err);
+	if (r != 0)
+		return r;
 	if (backfill->wanted == 0)
 		return op_nothing(&backfill->op, "backfill", err,
 			is_narrowed(backfill->op.cli)

@@ -222,6 +222,8 @@ int op_backfill_filter(struct buf *out, const struct cli *cli, int64_t until_seq
 	if (cli->filter.topic != NULL)
 		add_member(out, "topic", cli->filter.topic);
 	add_time(out, "since", cli->filter.since);
+	if (cli->again)
+		buf_add_str(out, ",\"again\":true");
 	if (until_seq >= 0)
 		buf_addf(out, ",\"until_seq\":%" PRId64, until_seq);
 	buf_add_char(out, '}');

@@ -53,10 +53,10 @@ static const struct way replay_ways[] = { { "retrying", WAY_RETRY }, { "waiting"
 	{ "parked", WAY_PARKED }, { "claimed", WAY_CLAIMED }, { NULL, NULL } };
 static const struct way retry_ways[] = { { "retrying", WAY_TURN }, { "waiting", WAY_TURN },
 	{ "parked", WAY_PARKED }, { "claimed", WAY_CLAIMED }, { "dead", WAY_REPLAY },
-	{ "processed", WAY_REPLAY }, { NULL, NULL } };
+	{ "discarded", WAY_REPLAY }, { "processed", WAY_REPLAY }, { NULL, NULL } };
 static const struct way discard_ways[] = { { "claimed", WAY_CLAIMED },
-	{ "dead", WAY_REPLAY ". To make it processed: `inboxd resolve EVENT_ID --reason TEXT`" },
-	{ "processed", "There is nothing to do" }, { NULL, NULL } };
+	{ "discarded", "There is nothing to do" }, { "processed", "There is nothing to do" },
+	{ NULL, NULL } };
 static const struct way resolve_ways[] = {
 	{ "retrying", "To make it dead first: `inboxd discard EVENT_ID`" },
 	{ "waiting", "To make it dead first: `inboxd discard EVENT_ID`" },
@@ -71,7 +71,7 @@ static const struct change replay = { "replay", "dead", CLI_REPLAY_STATES, "repl
 static const struct change retry = { "retry", "retrying", CLI_RETRY_STATES, "retried", "message",
 	retry_ways, QUERY_OP_RETRY, QUERY_OP_COUNT, QUERY_OP_RETRY_PAGE };
 static const struct change resolve = { .name = "resolve",
-	.states = "dead",
+	.states = "dead discarded",
 	.done = "resolved",
 	.noun = "message",
 	.ways = resolve_ways,
@@ -81,14 +81,15 @@ static const struct change discard = { "discard", "waiting", CLI_DISCARD_STATES,
 static const struct change replay_events = { .name = "replay",
 	.status = "dead",
 	.status_of_id = "failed",
-	.states = "dead retrying failed published",
+	.states = "dead retrying failed published discarded",
 	.done = "replayed",
 	.noun = "event",
 	.count = QUERY_OP_OUTBOX_COUNT,
 	.page = QUERY_OP_OUTBOX_REPLAY_PAGE };
 static const struct change discard_events = { .name = "discard",
 	.status = "waiting",
-	.states = CLI_DISCARD_STATES,
+	.status_of_id = "unpublished",
+	.states = CLI_DISCARD_STATES " unpublished",
 	.done = "discarded",
 	.noun = "event",
 	.count = QUERY_OP_OUTBOX_COUNT,
@@ -235,7 +236,7 @@ static int report_unchanged(const struct change *change, const char *event_id,
 /* The verb before the state, which has the time of the end of a processed or dead message. */
 static const char *verb_of(const char *status)
 {
-	if (strcmp(status, "dead") == 0)
+	if (cli_is_choice("dead discarded", status))
 		return "has been";
 	return strcmp(status, "processed") == 0 ? "was" : "is";
 }

@@ -77,4 +77,7 @@ MUTANTS = [
     mutant("R27", "a sidecar works on under the earlier name",
            edit("src/ingest/partitions/audience.c", "\t\tingest_renamed(ingest);", "\t\tingest->audiences.doubtful = false;"),
            tests=["system/test_runbooks.py::test_a_consumer_is_renamed_with_its_messages"]),
+    mutant("R27", "a backfill offers what the handler has processed",
+           edit("sql/functions/backfill.sql", "IF known.repeats > 0 AND NOT dry_run", "IF known.repeats < 0 AND NOT dry_run"),
+           tests=["sql/test_backfill.py::test_messages_that_the_handler_has_processed_need_a_word"]),
 ]

@@ -314,3 +314,22 @@ def test_only_a_page_that_another_one_follows_does_not_wait_for_the_disk(consume
         consumers.execute(page, parameters)
         assert value(consumers, "SHOW synchronous_commit") == expected
     assert value(consumers, "SHOW synchronous_commit") == "on"
+
+
+def test_messages_that_the_handler_has_processed_need_a_word(consumers):
+    """The consumer is listed under the name of a handler, which has processed messages for another consumer."""
+    stored(consumers, "a", 1, handler="search", consumer="")
+    stored(consumers, "b", 2, handler="invoices")
+    stored(consumers, "c", 3, handler="search", consumer="")
+    stored(consumers, "c", 3, handler="search", consumer="search")
+    assert backfill(consumers, "'search'", "dry_run => true")["affected"] == 2
+    assert consumers.execute("SELECT * FROM inbox.backfill_repeats('{\"consumer\": \"search\"}')").fetchone() == (1, "search", "")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState) as raised:
+        backfill(consumers, "'search'")
+    assert 'the handler "search" has processed 1 of these messages for the consumer ""' in raised.value.diag.message_primary
+    assert "inboxd consumers rename '' 'search'" in raised.value.diag.message_hint
+    assert copies(consumers) == []
+    consumers.execute("INSERT INTO inbox.inbox_handlers (name, consumer, subscriptions, memory, known_since, connected_at, last_seen_at)"
+                      " VALUES ('invoices', 'orders', '[]', '1 h', now(), now(), now())")
+    assert consumers.execute("SELECT * FROM inbox.backfill_repeats('{\"consumer\": \"orders\"}')").fetchone()[0] == 0, "it wants none"
+    assert backfill(consumers, "'search'", "again => true")["affected"] == 2

@@ -146,8 +146,8 @@ UNCHANGED = {
     "retry_now('s', 'open')": ("event 'open' of source 's' was not changed: it is waiting",
                                "retry changes only a message that waits for a retry or a snooze that is not due and that no other "
                                "transaction has locked."),
-    "discard('s', 'died')": ("event 'died' of source 's' was not changed: it is dead",
-                             "discard changes only a message that waits and that no other transaction has locked."),
+    "discard('s', 'done')": ("event 'done' of source 's' was not changed: it is processed",
+                             "discard changes only a message that waits or is dead and that no other transaction has locked."),
     "resolve('s', 'open', 'why')": ("event 'open' of source 's' was not changed: it is waiting",
                                     "resolve changes only a message that is dead and that no other transaction has locked."),
     "replay('s', 'open', consumer => 'mail')": ("there is no event 'open' of source 's' for consumer 'mail'",
@@ -162,6 +162,7 @@ UNCHANGED = {
 def test_a_function_that_changes_nothing_says_why(db, sql):
     waiting(db, "open")
     dead(db, "died")
+    processed(db, "done")
     assert notice_of(db, sql) == UNCHANGED[sql]
 
 
@@ -458,10 +459,32 @@ def test_discard_where_filters_by_error_code(db):
     assert ids(db, "dead") == ["a"]
 
 
+def test_a_discarded_message_needs_no_attention(db, statements):
+    """Also one that was dead before. It stays dead, and is in no count and no list of dead messages."""
+    waiting(db, "w")
+    dead(db, "d", dead_at="2026-01-01", claimed_by=1)
+    dead(db, "other", claimed_by=1)
+    for event_id in ("w", "d"):
+        assert value(db, "SELECT inbox.discard('s', %s, 'no more')", event_id) is True
+        assert value(db, "SELECT inbox.discard('s', %s)", event_id) is False, "once is enough"
+    assert db.execute("SELECT event_id, status, error, error_code FROM inbox.messages WHERE event_id <> 'other' ORDER BY 1").fetchall() == \
+        [("d", "dead", "no more", "DISCARDED"), ("w", "dead", "no more", "DISCARDED")]
+    assert value(db, "SELECT dead_at < '2026-01-02' FROM inbox.inbox_messages WHERE event_id = 'd'"), "it died then"
+    assert value(db, "SELECT attempts -> -1 ->> 'error' FROM inbox.inbox_messages WHERE event_id = 'd'") == "boom"
+    assert (value(db, "SELECT inbox.status() -> 'dead'"), statements.run("count_dead", 10)) == (1, [(1,)])
+    assert db.execute("SELECT error_code FROM inbox.dead_groups").fetchall() == [("E",)]
+    assert [value(db, "SELECT inbox.replay_where(%s, code => %s, dry_run => true)", *filter)
+            for filter in (("dead", None), ("dead", "DISCARDED"), ("discarded", None))] == [1, 2, 2]
+    assert value(db, "SELECT inbox.discard_where('dead', dry_run => true)") == 1
+    assert value(db, "SELECT inbox.replay('s', 'd')") is True
+    assert value(db, "SELECT inbox.replay_where('discarded')") == 1
+    assert [status_of(db, event_id) for event_id in ("w", "d", "other")] == ["waiting", "waiting", "dead"]
+
+
 def test_a_discarded_message_can_be_replayed(db):
     waiting(db, "a")
     db.execute("SELECT inbox.discard_where('waiting')")
-    assert value(db, "SELECT inbox.replay_where('dead')") == 1
+    assert value(db, "SELECT inbox.replay_where('discarded')") == 1
     assert status_of(db, "a") == "waiting"
 
 
@@ -715,7 +738,7 @@ def test_a_change_of_open_messages_calls_no_trigger_function(db):
     seq = insert(db, "a")
     waiting(db, "w")
     db.execute("SELECT inbox.complete(%s)", [f"{seq}.1.1"])
-    db.execute("SELECT inbox.discard('s', 'w'), inbox.replay_where(), inbox.replay_where('processed')")
+    db.execute("SELECT inbox.discard('s', 'w'), inbox.replay_where('discarded'), inbox.replay_where('processed')")
     assert ids(db, "waiting") == ["a", "w"]
     dead(db, "d")
     with pytest.raises(psycopg.errors.RaiseException, match="called"):
@@ -757,7 +780,7 @@ WRONG = {
     "replay_where(dry_run => NULL)": "dry_run is NULL",
     "replay_page('{\"state\": \"dead\"}', 0, 1)": "no filter \"state\"",
     "replay_page(NULL, 0, 1)": "status is NULL",
-    "discard_where('dead')": "status is 'dead'",
+    "discard_where('discarded')": "status is 'discarded'",
     "discard_where('claimed')": "waiting, retrying, parked",
     "discard_where(max_rows => 0)": "max_rows is 0",
     "discard_where(dry_run => NULL)": "dry_run is NULL",

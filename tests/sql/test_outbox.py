@@ -522,6 +522,18 @@ def test_discarded_events_are_dead_with_the_reason(db):
     assert rows(db, "status, error, error_code") == [("dead", "discarded", "DISCARDED")] * 2 + [("dead", "old", "DISCARDED")]
 
 
+def test_discarded_events_need_no_attention(db):
+    dead(db, topic="a", event_type="x.one", code="E")
+    dead(db, topic="b", event_type="x.two", code="E")
+    assert value(db, "SELECT inbox.outbox_discard_where('dead', topic => 'b', reason => 'old')") == 1
+    assert value(db, "SELECT inbox.outbox_status() -> 'dead'") == 1
+    count = "SELECT inbox.outbox_replay_where(%s, dry_run => true)"
+    assert [value(db, count, status) for status in ("dead", "failed", "discarded")] == [1, 1, 1]
+    assert value(db, "SELECT inbox.outbox_discard_where('dead', dry_run => true)") == 1
+    assert value(db, "SELECT inbox.outbox_replay_where('discarded')") == 1
+    assert statuses(db) == ["dead", "retrying"]
+
+
 def test_filters_select_events(db):
     dead(db, topic="a", event_type="x.one", code="E")
     dead(db, topic="b", event_type="x.two", code=None)
@@ -537,7 +549,7 @@ def test_filters_select_events(db):
     assert value(db, count + "status => 'retrying')") == 0
 
 
-@pytest.mark.parametrize("call", ["outbox_replay_where('waiting')", "outbox_replay_where(NULL)", "outbox_discard_where('dead')",
+@pytest.mark.parametrize("call", ["outbox_replay_where('waiting')", "outbox_replay_where(NULL)", "outbox_discard_where('discarded')",
                                   "outbox_replay_where(event_id => '')", "outbox_replay_where(max_rows => 0)",
                                   "outbox_replay_where(dry_run => NULL)",
                                   "outbox_replay_page('{\"status\": \"dead\", \"foo\": 1}', 0, 1)",

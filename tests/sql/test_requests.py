@@ -698,3 +698,16 @@ def test_the_result_of_a_message_can_be_read(db):
     assert result("s", "dead") == ("dead", None, None, "boom", "E")
     assert result("s", "other") == result("x", "done") == (None,) * 5
     assert result("s", "other", "search")[0] == "claimed"
+
+
+def test_a_result_that_is_missing_says_where_the_event_is(db):
+    """An event that came through an outbox has the source of its service, and not the topic."""
+    insert(db, "A1", source="/shop", consumer="billing")
+    notices = []
+    db.add_notice_handler(lambda notice: notices.append((notice.message_primary, notice.message_hint)))
+    db.execute("SET client_min_messages = notice")
+    for call in ("'orders', 'A1'", "'/shop', 'A1'", "'orders', 'never'"):
+        assert db.execute(f"SELECT status FROM inbox.result({call})").fetchone() == (None,)
+    hint = "The inbox has this event id with source '/shop', consumer 'billing'."
+    assert notices == [("inbox.result: there is no event 'A1' of source 'orders' for the consumer without a name", hint),
+                       ("inbox.result: there is no event 'A1' of source '/shop' for the consumer without a name", hint)]

@@ -31,7 +31,7 @@ MAY = {
 LOOKS = {"try_text", "try_json", "error_shape", "look_page", "is_counted", "seq_before", "find_record", "check_filter", "refuse", "status", "handler_of",
          "waiting_streams", "check_rename_over", "check_rename", "open_messages",
          "ordering_of", "open_claims", "lane_head", "waits_behind", "next_of_lane", "describe_key", "look_keys", "check_keys",
-         "check_max_rows", "keys", "lanes_of", "wants", "consumers_of", "check_backfill", "backfill_count", "recent_backfills", "outbox_page", "check_outbox_filter", "outbox_status", "outbox_counts",
+         "check_max_rows", "keys", "lanes_of", "wants", "consumers_of", "check_backfill", "backfill_count", "backfill_repeats", "recent_backfills", "outbox_page", "check_outbox_filter", "outbox_status", "outbox_counts",
          "relay_position", "trace_pairs", "envelope_trace", "is_structured", "computed_trace", "is_of_trace", "trace_of", "event_before",
          "caused_events"}
 ACTS = {"replay", "replay_where", "replay_page", "replay_reject", "release_reject", "take_conflict", "discard", "discard_where", "discard_page",

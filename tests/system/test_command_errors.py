@@ -18,7 +18,7 @@ WRONG = {
     "replay --yes": "give event ids",
     "replay a --status dead": "not both",
     "replay --status waiting --yes": '--status: "waiting" is none of: dead processed',
-    "discard --status dead --yes": '--status: "dead" is none of: waiting retrying parked',
+    "discard --status processed --yes": '--status: "processed" is none of: waiting retrying parked dead',
     "replay --dead a": "not both",
     "replay --dead --status processed": "not both",
     "replay --rejects --dead": "takes neither",

@@ -1,9 +1,10 @@
--- The rows with an event id, one for each source and consumer: the state, when it is tried again if it is retrying, whether
+-- The rows with an event id, one for each source and consumer: the state (discarded ones apart from other dead ones), when it is tried again if it is retrying, whether
 -- retention has dropped its payload, whether it waits for a time that has not come, its state with the time and the
 -- handler of its end, and what identifies these rows and those found before (op_count).
 -- Caller: ops/replay.c. Index: inbox_messages_pkey.
 -- $1 event id, $2 source (NULL = any), $3 consumer (NULL = any), $4 found before (NULL = none).
-SELECT m.source, m.status,
+SELECT m.source,
+       CASE WHEN m.dead_at IS NOT NULL AND m.error_code = 'DISCARDED' AND m.claimed_by IS NULL THEN 'discarded' ELSE m.status END,
        CASE WHEN m.status = 'retrying'
             THEN to_char(m.available_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END,
        m.payload IS NULL AND m.payload_digest IS NOT NULL, m.consumer,

@@ -8,7 +8,7 @@ SELECT m.seq::text, m.status, m.consumer, concat(m.topic, '/', m.kafka_partition
        to_char(m.dead_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        t.error, row_to_json(m)::text, m.seq, p.looked, p.last_seq
 FROM inbox.look_page(inbox.check_filter('list', $1::jsonb,
-         ARRAY['any', 'waiting', 'retrying', 'parked', 'claimed', 'processed', 'dead'])
+         ARRAY['any', 'waiting', 'retrying', 'parked', 'claimed', 'processed', 'dead', 'discarded'])
          || jsonb_build_object('order', $4::text), $2::bigint, $3::int) p
 LEFT JOIN LATERAL unnest(p.seqs) WITH ORDINALITY AS s(seq, n) ON true
 LEFT JOIN LATERAL (

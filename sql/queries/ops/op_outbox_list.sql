@@ -6,7 +6,7 @@ SELECT e.seq::text, e.status, coalesce(e.topic, '{' || e.aggregate || '}'),
        to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        concat_ws(': ', e.error_code, e.error), row_to_json(e)::text, e.seq, p.looked, p.last_seq
 FROM inbox.outbox_page(inbox.check_outbox_filter('list', $1::jsonb,
-         ARRAY['any', 'waiting', 'retrying', 'parked', 'published', 'dead']), $2::bigint, $3::int) p
+         ARRAY['any', 'waiting', 'retrying', 'parked', 'published', 'dead', 'discarded']), $2::bigint, $3::int) p
 LEFT JOIN LATERAL unnest(p.seqs) WITH ORDINALITY AS s(seq, n) ON true
 LEFT JOIN LATERAL (
     SELECT v.seq, v.event_id, v.status, v.topic, v.aggregate, v.key, v.event_type, v.source, v.subject, v.content_type,

@@ -139,6 +139,7 @@ struct cli {
 	bool body; /* requests show --body */
 	const char *reason;
 	bool ingest; /* pause --ingest */
+	bool again;  /* backfill --again */
 	bool dry_run;
 	bool yes;
 };

@@ -88,10 +88,11 @@ const struct command_row cli_commands[] = {
 		"--reason is required. It becomes the error of the message, with the code RESOLVED, and is\n"
 		"in the audit table. `replay --status dead` does not process such a message again;\n"
 		"`replay EVENT_ID` does.\n", SIZE_MAX },
-	{ COMMAND_DISCARD, "discard", "Set waiting messages to dead", "[EVENT_ID]...",
-		"Sets messages to dead that are waiting, retrying or parked: those given by event id, or\n"
-		"those that match the filters (--status waiting by default). Messages that are already\n"
-		"dead do not match; `inboxd resolve` sets them to processed.\n", SIZE_MAX },
+	{ COMMAND_DISCARD, "discard", "Give waiting or dead messages up", "[EVENT_ID]...",
+		"Gives messages up that wait or are dead: those given by event id, or those that match the\n"
+		"filters (--status waiting by default). They are dead then, with the code DISCARDED, and\n"
+		"need no attention: no count and no list of dead messages has them. `list --status\n"
+		"discarded` lists them, and `replay EVENT_ID` processes one after all.\n", SIZE_MAX },
 	{ COMMAND_PURGE, "purge", "Delete messages that were processed long ago", "",
 		"Deletes messages that were processed before --older-than, oldest first. If Kafka still\n"
 		"has such a record and it is read again, it becomes a new message.\n", 0 },
@@ -156,7 +157,7 @@ const struct command_row cli_commands[] = {
 		"lists those that match the filters, `show` prints one (also by its seq). `replay` publishes dead (the\n"
 		"default) or retrying events at once; with an event id, either. With --status published it\n"
 		"sends copies of published events that were kept.\n"
-		"`discard` sets events to dead that are not published yet. The filters are those of `list`,\n"
+		"`discard` gives events up that are not published, dead ones included. The filters are those of `list`,\n"
 		"for events instead of messages; --since and --until compare the time of the emit.\n", 2 },
 	{ COMMAND_REQUESTS, "requests", "Show requests with an idempotency key, or forget one",
 		"list|show|forget [KEY]",
@@ -203,7 +204,7 @@ const struct option_row cli_options[] = {
 		"replace an existing file, and write the file even if a server cannot be reached", NULL },
 	{ 0, "status", "STATUS", FOR(COMMAND_LIST), KIND_TEXT, offsetof(struct cli, filter.status),
 		"only messages in this state; waiting includes retrying and parked",
-		"waiting retrying parked claimed processed dead" },
+		"waiting retrying parked claimed processed dead discarded" },
 	{ 0, "status", "STATUS", FOR(COMMAND_REPLAY), KIND_TEXT, offsetof(struct cli, filter.status),
 		"only messages in this state; default: dead", CLI_REPLAY_STATES },
 	{ 0, "status", "STATUS", FOR(COMMAND_DISCARD), KIND_TEXT, offsetof(struct cli, filter.status),
@@ -213,7 +214,7 @@ const struct option_row cli_options[] = {
 		"only messages in this state; default: retrying. waiting includes those that snooze", CLI_RETRY_STATES },
 	{ 0, "status", "STATUS", FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, filter.status),
 		"only events in this state; waiting includes retrying and parked",
-		"waiting retrying parked published dead" },
+		"waiting retrying parked published dead discarded" },
 	{ 0, "status", "STATUS", FOR(COMMAND_REQUESTS), KIND_TEXT, offsetof(struct cli, filter.status),
 		"only requests in this state; lost: pending, and the lease is over",
 		"pending completed failed lost" },
@@ -327,6 +328,8 @@ const struct option_row cli_options[] = {
 		"maximum number of messages", NULL },
 	{ 0, "limit", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, bounds.limit),
 		"the same as --max", NULL },
+	{ 0, "again", NULL, FOR(COMMAND_BACKFILL), KIND_FLAG, offsetof(struct cli, again),
+		"also messages that a handler of the consumer has processed for another one", NULL },
 	{ 0, "dry-run", NULL, FOR_CHANGE, KIND_FLAG, offsetof(struct cli, dry_run),
 		"print what would be done, and change nothing", NULL },
 	{ 'y', "yes", NULL, FOR_CHANGE | FOR_LISTS, KIND_FLAG, offsetof(struct cli, yes),

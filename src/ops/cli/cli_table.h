@@ -19,8 +19,8 @@ struct command_row {
 };
 
 /* The states of messages that can be replayed, discarded, or retried now. */
-#define CLI_REPLAY_STATES  "dead processed"
-#define CLI_DISCARD_STATES "waiting retrying parked"
+#define CLI_REPLAY_STATES  "dead processed discarded"
+#define CLI_DISCARD_STATES "waiting retrying parked dead"
 #define CLI_RETRY_STATES   "retrying waiting"
 
 enum option_kind {
