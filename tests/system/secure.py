@@ -95,6 +95,18 @@ class SecureKafka(Kafka):
         with open(self._properties, "a", encoding="utf-8") as file:  # the last one counts
             file.write(f'listener.name.secure.plain.sasl.jaas.config={module} required user_{USER}="{password}";\n')
 
+    def allow(self, kind, name, *operations, user=USER):
+        """An ACL for a resource of any kind."""
+        bindings = [AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+                    for operation in operations]
+        for done in self.admin().create_acls(bindings).values():
+            done.result(30)
+
+    def forget(self, kind, name):
+        everybody = AclBindingFilter(kind, name, ResourcePatternType.LITERAL, None, None, AclOperation.ANY, AclPermissionType.ANY)
+        for done in self.admin().delete_acls([everybody]).values():
+            done.result(30)
+
     def permit(self, topic, *operations, user=USER):
         bindings = [self._acl(AclBinding, topic, user, operation, AclPermissionType.ALLOW) for operation in operations]
         for done in self.admin().create_acls(bindings).values():

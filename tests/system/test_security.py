@@ -4,11 +4,12 @@ time."""
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 
 import pytest
-from confluent_kafka.admin import AclOperation
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from secure import SecureKafka, SecurePostgres, USER
 from support import process
@@ -380,6 +381,50 @@ def test_a_revoked_privilege_holds_the_events_of_its_topic(start_inboxd, secure_
     assert values(own_streams.read(permitted, 3)) == ["1", "2", "3"]
     eventually(lambda: outbox.count() == 0 and sidecar.metric("inboxd_outbox_held_topics") == 0)
     assert sidecar.metric("inboxd_outbox_refused_total") == 0
+
+
+def documented_access():
+    """{kind of the resource and its first word: the operations} of docs/deployment.md."""
+    text = pathlib.Path(__file__).parents[2].joinpath("docs/deployment.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| .* \| (topic: \w+ \w+|group|transactional id).* \| ([A-Z_, ]+) \|$", text, re.M)
+    return {what: [AclOperation[word] for word in words.split(", ")] for what, words in rows}
+
+
+@pytest.mark.slow
+def test_the_access_of_the_documentation_is_enough(make_inboxd, handler, secure_kafka, own_streams, own_topic, own_inbox, group, name):
+    """Every resource has an ACL of somebody else, so it is closed."""
+    dead_topic, events, transactions = f"{name[:40]}.dead", f"{name[:40]}.events", f"inboxd-outbox.inbox.{group}"
+    for topic in (dead_topic, events):
+        own_streams.create(topic, 1)
+    kinds = {"topic: each one": (ResourceType.TOPIC, own_topic), "topic: the dead": (ResourceType.TOPIC, dead_topic),
+             "topic: each topic": (ResourceType.TOPIC, events), "group": (ResourceType.GROUP, group),
+             "transactional id": (ResourceType.TRANSACTIONAL_ID, transactions)}
+    access = documented_access()
+    assert set(access) == set(kinds)
+    cluster = (ResourceType.BROKER, "kafka-cluster")
+    try:
+        for resource in (*kinds.values(), cluster):
+            secure_kafka.allow(*resource, AclOperation.ALL, user="others")
+        sidecar = make_inboxd(retry={"dead_topic": dead_topic}, outbox={"enabled": True, "producer": "transactional"})
+        assert sidecar.command("check").returncode != 0, "everything is closed"
+        for what, resource in kinds.items():
+            secure_kafka.allow(*resource, *access[what])
+        eventually(lambda: "ok     kafka" in sidecar.command("check").stdout)
+        sidecar.start()
+        handler(sidecar, always(dead(reason="no")))
+        own_streams.events(own_topic, ["a"])
+        assert len(own_streams.read(dead_topic, 1)) == 1
+        Outbox(own_inbox).emit(events, "k", "e")
+        assert values(own_streams.read(events, 1)) == ["e"]
+        assert sidecar.command("verify", "--topic", own_topic).returncode == 0
+        assert sidecar.command("seek", own_topic, "0", "0", "--dry-run").returncode == 0
+        refused = [line for line in sidecar.stderr.splitlines() if "uthoriz" in line]
+        assert all("event=retention_unknown " in line for line in refused), refused
+        assert "retention unknown" in sidecar.command("check").stdout
+        secure_kafka.allow(ResourceType.TOPIC, own_topic, AclOperation.DESCRIBE_CONFIGS)
+        eventually(lambda: "retention unknown" not in sidecar.command("check").stdout)
+    finally:
+        secure_kafka.forget(*cluster)
 
 
 def test_a_refused_event_ends_the_producer_of_the_others_once(start_inboxd, secure_kafka, own_streams, own_inbox, name):
