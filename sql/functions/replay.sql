@@ -236,14 +236,16 @@ END $$;
 
 -- Gives dead messages the payload and the headers of a conflict, and replays them: for a consumer, or for each one (NULL) for
 -- which the message is dead. The key and the coordinates stay, so that the message keeps its place. The earlier payload becomes a
--- conflict, unless it is one already, and the conflict stays. NULL: there is no such conflict. False: the message is dead for
--- no consumer.
+-- conflict, unless it is one already, and the conflict stays. If another payload has its coordinates in inbox_conflicts, an error
+-- refuses the change, because the earlier payload would be lost. NULL: there is no such conflict. False: the message is dead
+-- for no consumer.
 CREATE OR REPLACE FUNCTION inbox.take_conflict(conflict_seq bigint, reason text DEFAULT NULL, consumer text DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     conflict inbox.inbox_conflicts;
     taken bigint[];
+    lost bigint;
     affected bigint := 0;
 BEGIN
     IF conflict_seq IS NULL THEN
@@ -259,16 +261,19 @@ BEGIN
           AND (take_conflict.consumer IS NULL OR m.consumer = take_conflict.consumer) AND m.dead_at IS NOT NULL
         ORDER BY m.seq
         FOR NO KEY UPDATE SKIP LOCKED
-    ), kept AS (
-        INSERT INTO inbox.inbox_conflicts
-            (source, event_id, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers, payload, payload_digest)
+    ), replaced AS MATERIALIZED (
         SELECT m.source, m.event_id, m.topic, m.kafka_partition, m.kafka_offset, m.kafka_timestamp, m.key, m.headers,
                m.payload, m.payload_digest
         FROM inbox.inbox_messages m JOIN free ON free.seq = m.seq
         WHERE m.payload_digest IS DISTINCT FROM conflict.payload_digest
           AND (m.payload IS NOT NULL OR m.payload_digest IS NULL)
+    ), kept AS (
+        INSERT INTO inbox.inbox_conflicts
+            (source, event_id, topic, kafka_partition, kafka_offset, kafka_timestamp, key, headers, payload, payload_digest)
+        SELECT r.* FROM replaced r
         ON CONFLICT (topic, kafka_partition, kafka_offset, (coalesce(kafka_timestamp, '-infinity'::timestamptz)))
             DO NOTHING
+        RETURNING payload_digest
     ), changed AS (
         UPDATE inbox.inbox_messages m
         SET payload = conflict.payload, payload_digest = conflict.payload_digest, headers = conflict.headers,
@@ -278,7 +283,17 @@ BEGIN
         FROM free WHERE m.seq = free.seq
         RETURNING m.seq
     )
-    SELECT array_agg(c.seq) INTO taken FROM changed c;
+    SELECT array_agg(c.seq), (
+        SELECT count(*) FROM replaced r
+        WHERE NOT EXISTS (SELECT FROM kept k WHERE k.payload_digest IS NOT DISTINCT FROM r.payload_digest)
+          AND NOT EXISTS (
+            SELECT FROM inbox.inbox_conflicts c
+            WHERE c.source = r.source AND c.event_id = r.event_id AND c.payload_digest IS NOT DISTINCT FROM r.payload_digest))
+    INTO taken, lost FROM changed c;
+    IF lost > 0 THEN
+        PERFORM inbox.refuse('take_conflict', format('the payload of message "%s" would be lost: another one has its coordinates in'
+            ' inbox_conflicts; copy that row, delete it, and try again', conflict.event_id));
+    END IF;
     IF taken IS NOT NULL THEN
         affected := inbox.replay_seqs(taken, 'dead', reason);
     END IF;

@@ -373,6 +373,24 @@ def test_only_a_dead_message_takes_the_payload_of_a_conflict(db, make, status):
     assert value(db, "SELECT inbox.take_conflict(%s)", made + 100) is None
 
 
+def test_no_payload_is_lost_when_a_message_takes_another(db):
+    """A conflict has the coordinates of the message and other content than the message: its payload came from a conflict
+    that was deleted since, or differs between consumers."""
+    dead(db, "a", payload=b"[1]", payload_digest=b"d1", topic="orders", kafka_partition=0, kafka_offset=7)
+    first = conflict(db, "a", 9)
+    value(db, "SELECT inbox.take_conflict(%s)", first)
+    db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, dead_at = now()")
+    db.execute("DELETE FROM inbox.inbox_conflicts WHERE seq = %s", [first])
+    other = conflict(db, "a", 11, payload=b"[3]")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="would be lost"):
+        value(db, "SELECT inbox.take_conflict(%s)", other)
+    assert payload_of(db, "a") == [(b"[2]", "dead")]
+    db.execute("DELETE FROM inbox.inbox_conflicts WHERE kafka_offset = 7")
+    assert value(db, "SELECT inbox.take_conflict(%s)", other) is True
+    assert payload_of(db, "a") == [(b"[3]", "waiting")]
+    assert [bytes(row[0]) for row in db.execute("SELECT payload FROM inbox.inbox_conflicts ORDER BY seq")] == [b"[3]", b"[2]"]
+
+
 def test_a_locked_message_takes_no_payload(db, connect):
     dead(db, "a", payload=b"[1]", payload_digest=b"d1")
     made = conflict(db, "a", 9)
