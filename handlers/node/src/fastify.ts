@@ -53,6 +53,7 @@ async function onSend(request: object, reply: Reply, payload: unknown): Promise<
       throw error;
     });
     const added = await exchange.finish(statusCode, changed(headers, before), body);
+    exchanges.delete(request); // what is sent from now on is the error of another hook
     restart(reply, statusCode, { ...headers, ...added });
     return payload === undefined || payload === null || typeof payload === 'string' ? payload : body;
   } catch (error) {

@@ -450,6 +450,25 @@ test('fastify: a raw response is an error in the log, and its transaction ends a
   assert.deepEqual(pool.calls, ['BEGIN', 'begin']);
 });
 
+test('fastify: an error of a later hook does not keep the client waiting', async (t) => {
+  const address = await SERVERS.fastify(makePool(), HANDLERS.fastify, t, {
+    register: (app) =>
+      app.addHook('onRoute', (route) => {
+        route.onSend = async (request, reply, payload) => {
+          if (reply.statusCode === 201) {
+            throw new Error('broken');
+          }
+          return payload;
+        };
+      }),
+  });
+  const headers = { 'content-type': 'application/json', 'idempotency-key': 'k' };
+  const aborter = new AbortController();
+  setTimeout(5000, undefined, { ref: false }).then(() => aborter.abort());
+  const options = { method: 'POST', headers, body: '{}', signal: aborter.signal };
+  assert.equal((await fetch(`${address}/orders`, options)).status, 500);
+});
+
 test('fastify: a stream that breaks off is rolled back', async (t) => {
   const pool = makePool();
   async function* broken() {
