@@ -146,10 +146,15 @@ BEGIN
     END IF;
 END $$;
 
--- The name in all other tables. A consumer that is known stays known until a sidecar lists it: a rename ends nothing.
+-- The name in all other tables. A consumer that is known stays known until a sidecar lists it: a rename ends nothing. So a row that
+-- the new name has from earlier, and that no sidecar lists, gives way: it may have lapsed, or be about to.
 CREATE OR REPLACE FUNCTION inbox.rename_rest(name text, new_name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    DELETE FROM inbox.inbox_consumers c
+    WHERE c.name = rename_rest.new_name AND c.listed_at <= clock_timestamp() - least(c.memory, '1 minute')
+      AND EXISTS (SELECT FROM inbox.inbox_consumers o
+                  WHERE o.name = rename_rest.name AND (o.listed_at > clock_timestamp() - o.memory OR o.name = ''));
     IF EXISTS (SELECT FROM inbox.inbox_consumers c WHERE c.name = rename_rest.new_name) THEN
         DELETE FROM inbox.inbox_consumers c WHERE c.name = rename_rest.name;
     ELSE
@@ -172,8 +177,8 @@ BEGIN
 END $$;
 
 -- Begins a rename, see above; rename_page() finishes it. Returns how many messages were not done; NULL = it had begun already.
--- The locks are taken in the order of the batches. A function that does not get one of them soon gives all of them up for as
--- long, so that no partition waits for a message whose handler has not committed.
+-- A function that does not get one of its locks soon gives all of them up for as long, so that no partition waits for a message
+-- whose handler has not committed.
 CREATE OR REPLACE FUNCTION inbox.rename_consumer(name text, new_name text, reason text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
 DECLARE
@@ -191,7 +196,9 @@ BEGIN
             PERFORM inbox.check_rename(name, new_name);
             PERFORM FROM inbox.inbox_consumers c WHERE c.name IN (rename_consumer.name, rename_consumer.new_name)
             ORDER BY c.name FOR UPDATE;
-            PERFORM FROM inbox.inbox_offsets o ORDER BY o.topic, o.kafka_partition FOR NO KEY UPDATE;
+            -- Not only its rows: a row of a new partition that is not committed has no epoch that this could raise. The sidecar
+            -- reads the names after it has committed the row.
+            LOCK TABLE inbox.inbox_offsets IN SHARE ROW EXCLUSIVE MODE;
             UPDATE inbox.inbox_offsets o SET epoch = o.epoch + 1, updated_at = now();
             -- With the open ones of the new name: an event that waits there and is processed here must not be delivered.
             affected := inbox.move_rows(ARRAY(

@@ -20,6 +20,9 @@ DECLARE
     changed bigint;
 BEGIN
     PERFORM inbox.check_pause('pause', kind, name);
+    IF kind = 'consumer' THEN
+        name := inbox.present_name(name);
+    END IF;
     IF ingest AND kind <> 'topic' OR ingest IS NULL THEN
         PERFORM inbox.refuse('pause', 'ingest may be true for a topic only');
     END IF;
@@ -42,6 +45,9 @@ DECLARE
     changed bigint;
 BEGIN
     PERFORM inbox.check_pause('resume', kind, name);
+    IF kind = 'consumer' THEN
+        name := inbox.present_name(name);
+    END IF;
     DELETE FROM inbox.inbox_pauses p WHERE p.kind = resume.kind AND p.name = resume.name;
     GET DIAGNOSTICS changed = ROW_COUNT;
     PERFORM inbox.audit('resume', jsonb_build_object('kind', kind, 'name', name), reason, changed);

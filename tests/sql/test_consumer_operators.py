@@ -301,6 +301,30 @@ def test_a_rename_waits_for_no_handler_that_does_not_commit(db, connect):
     assert db.execute("SELECT * FROM inbox.rename_page('', 100)").fetchone() == (1, False)
 
 
+def test_a_rename_waits_for_new_partitions_that_are_not_committed(db, connect):
+    """Their epochs could not be raised, so batches with the earlier name would be stored behind the rename."""
+    know(db, "")
+    other = connect()
+    with other.transaction():
+        other.execute("INSERT INTO inbox.inbox_offsets (topic, kafka_partition, ordering) VALUES ('new', 0, 'key')")
+        with pytest.raises(psycopg.errors.QueryCanceled), db.transaction():
+            db.execute("SET LOCAL statement_timeout = '300ms'")
+            db.execute("SELECT inbox.rename_consumer('', 'billing')")
+    before = value(db, "SELECT epoch FROM inbox.inbox_offsets WHERE topic = 'new'")
+    assert value(db, "SELECT inbox.rename_consumer('', 'billing')") == 0
+    assert value(db, "SELECT epoch FROM inbox.inbox_offsets WHERE topic = 'new'") == before + 1
+
+
+@pytest.mark.parametrize("listed_at, status", [("2020-01-01", "unlisted"), ("now", "listed")])
+def test_a_rename_to_a_name_that_was_listed_before_ends_nothing(db, listed_at, status):
+    """Somebody rolled a configuration with `billing` out and back again."""
+    know(db, "orders", topics='["orders"]', listed_at=value(db, "SELECT now() - interval '2 min'"))
+    know(db, "billing", topics='["payments"]', listed_at=listed_at)
+    value(db, "SELECT inbox.rename_consumer('orders', 'billing')")
+    wanted = ["orders"] if status == "unlisted" else ["payments"]
+    assert db.execute("SELECT name, status, topics FROM inbox.consumers").fetchall() == [("billing", status, wanted)]
+
+
 def test_a_rename_takes_handlers_and_pauses_and_can_be_taken_back(db):
     know(db, "")
     db.execute("INSERT INTO inbox.inbox_handlers (name, consumer, subscriptions, memory, known_since, connected_at, last_seen_at)"
@@ -309,6 +333,9 @@ def test_a_rename_takes_handlers_and_pauses_and_can_be_taken_back(db):
     processed(db, "a", consumer="")
     rename(db, "", "billing")
     assert (value(db, "SELECT consumer FROM inbox.inbox_handlers"), value(db, "SELECT name FROM inbox.inbox_pauses")) == ("billing", "billing")
+    assert value(db, "SELECT inbox.resume('consumer', '', 'why')") is True, "the earlier name means it"
+    assert value(db, "SELECT inbox.pause('consumer', '', 'why')") is True
+    assert value(db, "SELECT array_agg(name) FROM inbox.inbox_pauses") == ["billing"], "a pause of the earlier name would stop nothing"
     rename(db, "billing", "invoices")
     assert db.execute("SELECT old_name, new_name FROM inbox.inbox_renames ORDER BY 1").fetchall() == [("", "invoices"), ("billing", "invoices")]
     assert value(db, "SELECT (inbox.result('s', 'a')).status") == "processed", "the earlier names still mean it"
