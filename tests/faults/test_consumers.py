@@ -7,6 +7,7 @@ import signal
 import pytest
 
 import points
+from armed import Armed
 from support.wait import eventually
 
 SOON = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 200}
@@ -137,6 +138,21 @@ def test_lost_answers_lose_nothing(both):
         one.disarm()
         both.wait_for_progress(20)
     ends_clean(both)
+
+
+def test_a_rename_between_a_lost_commit_and_its_check_is_noticed(make_inboxd, inbox, streams, topic):
+    """The epoch and the watermark have both changed. The next batch has the new epoch, so nothing but the names stops it."""
+    one = Armed(make_inboxd({"worker": {"lease": "60s"}}))  # the names are read every 20 s otherwise
+    one.sidecar.start()
+    one.arm("error_after_store error", "before_resync hold")
+    streams.events(topic, ["a"])
+    one.wait_hit("before_resync")
+    inbox.value("SELECT inbox.rename_consumer('', 'billing')")
+    one.arm()
+    streams.events(topic, ["b"])
+    eventually(lambda: inbox.value("SELECT count(*) FROM inbox.inbox_messages") == 2)
+    assert inbox.value("SELECT array_agg(DISTINCT consumer) FROM inbox.inbox_messages") == ["billing"]
+    assert "event=watermark_moved" in one.sidecar.stderr
 
 
 @pytest.mark.timeout(400)

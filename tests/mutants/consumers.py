@@ -89,4 +89,7 @@ MUTANTS = [
     mutant("R27", "a backfill offers what the handler has processed",
            edit("sql/functions/backfill.sql", "IF known.repeats > 0 AND NOT dry_run", "IF known.repeats < 0 AND NOT dry_run"),
            tests=["sql/test_backfill.py::test_messages_that_the_handler_has_processed_need_a_word"]),
+    mutant("R27", "the names are not compared if the watermark has moved, too",
+           edit("src/ingest/partitions/db_outage.c", "if (row->epoch != partition->table.epoch)\n", "if (row->epoch != partition->table.epoch && row->next_offset == partition->table.next)\n"),
+           tests=["faults/test_consumers.py::test_a_rename_between_a_lost_commit_and_its_check_is_noticed"]),
 ]

@@ -157,7 +157,6 @@ static void rows_were_added(
 {
 	partition_note_row(partition, row);
 	audience_dirty(ingest, partition);
-	ingest->audiences.doubtful = true;
 }
 
 /* Decides what the row means. `in_doubt` is set only after an unanswered COMMIT or a failed
@@ -167,6 +166,9 @@ static void reconcile(
 {
 	bool same = row->epoch == partition->table.epoch && row->forced == partition->table.forced;
 
+	/* also if an unanswered COMMIT or a seek has moved the watermark: the next batch has the new epoch */
+	if (row->epoch != partition->table.epoch)
+		ingest->audiences.doubtful = true;
 	if (!row->mine)
 		ownership_lost(ingest, partition);
 	else if (row->epoch != partition->table.epoch && row->forced == partition->table.forced &&
