@@ -63,7 +63,8 @@ def test_list_show_and_replay_find_the_message(inboxd, processed, inbox):
     columns = set(inbox.message("a"))
     assert all(set(row) <= columns for row in listed), "the keys are the names of the columns"
     shown = json.loads(run(inboxd, "show", "b", "--json"))
-    assert (shown["event_id"], shown["payload_json"], set(shown)) == ("b", {"id": "b"}, columns)
+    assert (shown["event_id"], shown["payload_json"], set(shown)) == (
+        "b", {"id": "b"}, columns | {"trace", "caused", "all_caused"})
     assert run(inboxd, "replay", "b", "--reason", "again", "--yes") == "b replayed\n"
     eventually(lambda: [delivery.event_id for delivery in processed.deliveries] == ["b"])
     assert inbox.value("SELECT affected FROM inbox.inbox_audit WHERE reason = 'again'") == 1
@@ -544,7 +545,7 @@ def test_status_shows_the_handlers_of_each_owner(start_inboxd, handler, topic):
     eventually(lambda: handlers_of_owner(plain) == {"audit, billing"})
     plain.stop()
     named = start_inboxd(consumers={"billing": {}, "search": {}})
-    handler(named, always(DONE), name="billing")
+    handler(named, always(DONE), name="billing", consumer="billing")
     handler(named, always(DONE), name="worker", consumer="search")
     eventually(lambda: handlers_of_owner(named) == {"billing/billing, search/worker"})
 
