@@ -68,7 +68,7 @@ MUTANTS = [
            edit("src/ops/init.c", "\tsources.file = NULL;\n", "\tsources.file = NULL;\n\tsources.environment = NULL;\n"),
            tests=[SECURITY + "test_init_logs_in_with_variables_of_the_environment"]),
     mutant("R22", "each command reads all secrets",
-           edit("src/config/sources/entries.c", "r = complete(entry, !unused, err);", "r = complete(entry, !unused || unused, err);"),
+           edit("src/config/sources/entries.c", "bool unused = without_kafka && entry->option == NULL &&", "bool unused = without_kafka && entry->option != NULL &&"),
            tests=["unit/test_config.c::without_kafka_its_secrets_are_not_read_and_not_shown",
                   "system/test_config.py::test_a_command_that_does_not_use_kafka_reads_none_of_its_secrets"]),
     # R23
