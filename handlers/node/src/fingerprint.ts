@@ -56,7 +56,7 @@ export async function compared<Request extends KeyedRequest>(
   if (!isComplete(request) && file === undefined && files === undefined) {
     throw new Unread(`the parts of the form are neither in body nor in file or files; ${ADVICE}`);
   }
-  return bytesOf([await partsOf(request.body), await filesOf(file), await filesOf(files)]);
+  return bytesOf([await partsOf(request.body, request.body), await filesOf(file), await filesOf(files)]);
 }
 
 function isUnread(request: KeyedRequest): boolean {
@@ -73,9 +73,9 @@ function isComplete(request: KeyedRequest): boolean {
 }
 
 /** The fields of a form. Those of @fastify/multipart can be files, too. */
-async function partsOf(value: unknown): Promise<unknown> {
+async function partsOf(value: unknown, form: unknown): Promise<unknown> {
   if (Array.isArray(value)) {
-    return Promise.all(value.map(partsOf));
+    return Promise.all(value.map((part) => partsOf(part, form)));
   }
   if (value instanceof Uint8Array) {
     return sha256(value);
@@ -83,14 +83,14 @@ async function partsOf(value: unknown): Promise<unknown> {
   if (!isPlain(value)) {
     return value;
   }
-  // a client can make neither a stream nor a function
+  // a client can make neither a function nor a part of the form that has the form itself
   if (value['type'] === 'file' && typeof value['toBuffer'] === 'function') {
     return describe(value);
   }
-  if (value['type'] === 'field' && typeof value['fields'] === 'object' && 'value' in value) {
+  if (value['type'] === 'field' && value['fields'] === form && 'value' in value) {
     return { value: value['value'] };
   }
-  const entries = Object.entries(value).map(async ([name, part]) => [name, await partsOf(part)]);
+  const entries = Object.entries(value).map(async ([name, part]) => [name, await partsOf(part, form)]);
   return Object.fromEntries((await Promise.all(entries)) as [string, unknown][]);
 }
 

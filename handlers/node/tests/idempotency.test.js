@@ -317,6 +317,20 @@ for (const [name, [server, make]] of Object.entries(UPLOADS)) {
   });
 }
 
+test('all that a field has is compared, also if a client calls its members like those of a part', async (t) => {
+  const pool = makePool();
+  const address = await SERVERS.express(pool, HANDLERS.express, t, { parser: multer().none() });
+  const compared = [];
+  for (const amount of ['1', '2']) {
+    const body = new FormData();
+    const members = { '[type]': 'field', '[fields][a]': '1', '[value]': '1', '[amount]': amount };
+    Object.entries(members).forEach(([member, text]) => body.append(`order${member}`, text));
+    assert.equal((await post(address, '1', { body })).status, 201);
+    compared.push(String(pool.values.begin[3]));
+  }
+  assert.notEqual(compared[0], compared[1]);
+});
+
 const HIDDEN = {
   'express, a parser that the middleware does not know': [
     'express',
