@@ -6,6 +6,3 @@ ALTER TABLE inbox.inbox_rejects ADD COLUMN holds boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN inbox.inbox_rejects.holds IS
     'Later records of its key (of its partition, with ordering: partition) become rejects, too, until it is a message, is
     deleted, or inbox.release_reject() ends this';
-
-CREATE INDEX inbox_rejects_holding ON inbox.inbox_rejects
-    (topic, kafka_partition, (substr(sha256(key), 1, 8)), kafka_offset) WHERE holds;

@@ -133,9 +133,9 @@ def test_every_statement_finds_its_index(db, full):
     expect("inbox_messages_seq_key", "foreign_stragglers", 2, *four, [False] * 4, 10000)
     expect("inbox_messages_seq_key", "rescue_stragglers", 1, 1, 32)
     expect("inbox_messages_seq_key", "hold_states", 1, ours(db, 1000))
-    expect("inbox_messages_by_key", "insert_messages", 1, *new_rows(500), True)
+    expect("inbox_messages_by_key", "insert_messages", 1, *new_rows(500), True, False)
     *rows, _, consumers = new_rows(500)
-    expect("inbox_messages_by_offset", "insert_messages", 1, *rows, [2] * 500, consumers, True)
+    expect("inbox_messages_by_offset", "insert_messages", 1, *rows, [2] * 500, consumers, True, False)
 
     for index, name, values in wanted:
         plan = full.explain(name, *values)
@@ -146,8 +146,8 @@ def test_every_statement_finds_its_index(db, full):
 def test_a_batch_of_one_key_asks_the_table_once(full):
     *rows, asks, consumers = new_rows(500)
     rows[3:5], rows[6:8] = [["orders"] * 500, [0] * 500], [[None] * 500, [b"hot"] * 500]
-    assert full.explain("insert_messages", 1, *rows, asks, consumers, True).pages("inbox_messages_by_key") < 10
-    assert full.explain("insert_messages", 1, *rows, [0] * 500, consumers, False).pages("inbox_messages_by_key") == 0
+    assert full.explain("insert_messages", 1, *rows, asks, consumers, True, False).pages("inbox_messages_by_key") < 10
+    assert full.explain("insert_messages", 1, *rows, [0] * 500, consumers, False, False).pages("inbox_messages_by_key") == 0
 
 
 @pytest.mark.parametrize("call", ["replay('s', 'e7')", "discard('s', 'e10')"])
