@@ -10,6 +10,7 @@ from armed import Armed
 from brokers import Cluster
 from fleet import Fleet
 from support.inbox import INFINITY
+from support.librdkafka import later_librdkafka
 from support.outbox import Outbox, first_copies, values
 from support.wait import eventually, throughout
 from whole import log_events
@@ -80,6 +81,27 @@ def test_a_killed_partition_leader_loses_nothing(fleet, cluster, name, long_run)
     for instance in fleet.instances:
         assert not log_events(instance.sidecar, "topic_recreated")
         assert not log_events(instance.sidecar, "offset_gap")
+
+
+@pytest.mark.timeout(300)
+def test_the_topic_id_is_asked_at_the_new_leader(cluster, make_inboxd, inbox, name, group):
+    """The broker that was asked at the start has left."""
+    cluster.streams.create(name, 1)
+    sidecar = make_inboxd(kafka={"topics": [name], "bootstrap.servers": cluster.bootstrap, **FAST})
+    sidecar.env.update(later_librdkafka())
+    sidecar.start()
+    cluster.streams.events(name, ["a"])
+    inbox.wait_stored(1)
+    dead = cluster.leader(name, 0)
+    cluster.nodes[dead].kill()
+    eventually(lambda: cluster.leader(name, 0) not in (dead, -1), 60)
+    inbox.query("SELECT inbox.pause('topic', %s, NULL, true)", [name])
+    eventually(lambda: sidecar.metric("inboxd_paused", kind="topic", target=name) == 1)
+    time.sleep(0.5)  # a shorter stop needs no answer
+    inbox.query("SELECT inbox.resume('topic', %s)", [name])
+    cluster.streams.events(name, ["b"])
+    inbox.wait_stored(2)
+    assert "event=topic_ids_unknown" not in sidecar.stderr
 
 
 @pytest.mark.timeout(300)

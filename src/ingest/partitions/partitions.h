@@ -128,6 +128,7 @@ struct partition {
 	uint64_t query;
 	uint64_t end_query; /* observe.c: the same for the end of its log */
 	int32_t leader;     /* the number of the broker that answers for it; -1 = to be asked for */
+	bool leader_is_new; /* it was asked for since the last decision */
 	/* ADOPTED: since when no handler here accepts its messages; 0 = one does */
 	int64_t unwanted_at_ms;
 	/* ASSIGNED, or to be ADOPTED: the row names this instance, and this acquisition searches

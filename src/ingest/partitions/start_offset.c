@@ -237,16 +237,17 @@ static void apply(
 	partition->start.from_next = false;
 	partition->start.recreated = false;
 	partition->stopped_ms = clock_now_ms(); /* until it flows */
+	partition->leader_is_new = false;
 	partition->fetching.end = decision->facts.high;
 	partition->state = PARTITION_READING;
 }
 
 /* --- Answers ----------------------------------------------------------------------------------- */
 
-/* Unless the leader is silent, it has answered for the logs. */
+/* The leader has answered for the logs. */
 static void note_topic_ids(struct ingest *ingest, const struct background_query *query)
 {
-	if (query->ids_err.fault == 0 || query->err.fault != 0)
+	if (query->ids_err.fault == 0 || clock_now_ms() < ingest->topic_ids_at_ms)
 		return;
 	ingest->topic_ids_at_ms = clock_now_ms() + TOPIC_IDS_RETRY_MS;
 	log_warn("topic_ids_unknown", LOG_STR("error", query->ids_err.text),
@@ -255,11 +256,12 @@ static void note_topic_ids(struct ingest *ingest, const struct background_query 
 				"if its last stored record is another one"));
 }
 
-static void decide_one(
-	struct ingest *ingest, struct partition *partition, const struct query_answer *answer)
+static void decide_one(struct ingest *ingest, struct partition *partition,
+	const struct background_query *query, const struct query_answer *answer)
 {
 	struct decision decision;
 
+	note_topic_ids(ingest, query);
 	memcpy(partition->topic_id, answer->topic_id, sizeof(answer->topic_id));
 	if (decide(ingest, partition, answer, &decision) == START_OFFSET_REFUSED)
 		refuse(ingest, partition);
@@ -267,6 +269,14 @@ static void decide_one(
 		apply(ingest, partition, &decision);
 }
 
+static void note_leader(struct partition *partition, int32_t leader)
+{
+	partition->leader = leader;
+	partition->leader_is_new = true;
+}
+
+/* The ends of the logs come from the current leaders. The topic ids come from a broker that may have left the cluster since it
+ * was asked for. */
 static void take_answer(struct ingest *ingest, const struct background_query *query, size_t i)
 {
 	const struct query_answer *answer = &query->answers[i];
@@ -279,9 +289,11 @@ static void take_answer(struct ingest *ingest, const struct background_query *qu
 	if (answer->error != NULL)
 		try_later(ingest, partition, answer->error);
 	else if (query->request.leader < 0)
-		partition->leader = answer->leader;
+		note_leader(partition, answer->leader);
+	else if (query->ids_err.fault != 0 && !partition->leader_is_new)
+		try_later(ingest, partition, query->ids_err.text);
 	else if (!answer->other_log && clock_now_ms() - query->answered_ms < OLD_MS)
-		decide_one(ingest, partition, answer);
+		decide_one(ingest, partition, query, answer);
 }
 
 static void take_answers(struct ingest *ingest)
@@ -289,7 +301,6 @@ static void take_answers(struct ingest *ingest)
 	struct background_query *query;
 
 	while ((query = background_query_take(&ingest->queries)) != NULL) {
-		note_topic_ids(ingest, query);
 		for (size_t i = 0; i < query->count; i++)
 			take_answer(ingest, query, i);
 		background_query_free(query);
