@@ -289,7 +289,7 @@ def test_an_operator_replays_and_discards_events(granted, as_role):
     granted.execute("SELECT inbox.emit('t', 'k', 't', '{}')")
     operator = as_role("inboxd_operator")
     assert value(operator, "SELECT inbox.outbox_discard_where(reason => 'r')") == 1
-    assert value(operator, "SELECT affected FROM inbox.outbox_replay_page('{\"status\": \"dead\"}', 0, 10)") == 1
+    assert value(operator, "SELECT affected FROM inbox.outbox_replay_page('{\"status\": \"discarded\"}', 0, 10)") == 1
     assert value(operator, "SELECT inbox.outbox_status() ->> 'retrying'") == "1"
     assert operator.execute("SELECT action, who FROM inbox.inbox_audit ORDER BY seq").fetchall() == [
         ("outbox_discard", "user_of_inboxd_operator"), ("outbox_replay", "user_of_inboxd_operator")]

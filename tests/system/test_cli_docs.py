@@ -21,9 +21,9 @@ def complete(*words):
 
 @pytest.mark.parametrize("words, offered", [
     (["inboxd", "di"], ["discard"]),
-    (["inboxd", "list", "--status", "d"], ["dead"]),
-    (["inboxd", "replay", "--status", ""], ["dead", "processed"]),
-    (["inboxd", "discard", "--status", ""], ["waiting", "retrying", "parked"]),
+    (["inboxd", "list", "--status", "d"], ["dead", "discarded"]),
+    (["inboxd", "replay", "--status", ""], ["dead", "processed", "discarded"]),
+    (["inboxd", "discard", "--status", ""], ["waiting", "retrying", "parked", "dead"]),
     (["inboxd", "list", "--config", "/etc/host.co"], ["/etc/host.conf"]),
     (["inboxd", "purge", "--o"], ["--older-than"]),
     (["inboxd", "--json", "purge", "--o"], ["--older-than"]),
