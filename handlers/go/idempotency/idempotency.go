@@ -111,7 +111,7 @@ func (rules *Rules) read(w http.ResponseWriter, r *http.Request) (*keyedRequest,
 		return nil, problem(http.StatusRequestEntityTooLarge, "request-too-large", fmt.Sprintf("a request with a key has at most %d bytes", rules.MaxBody))
 	} else if err != nil {
 		return nil, problem(http.StatusBadRequest, "request-incomplete", "the body of the request ended early; send it again with the same key")
-	} else if len(body) == 0 && (r.ContentLength > 0 || len(r.PostForm) > 0 || r.MultipartForm != nil) {
+	} else if hasKey := r.Header["Idempotency-Key"] != nil; hasKey && len(body) == 0 && (r.ContentLength > 0 || len(r.PostForm) > 0 || r.MultipartForm != nil) {
 		return nil, problem(http.StatusUnsupportedMediaType, "request-unread", "the body was read before, so the server cannot compare the copies of the request")
 	}
 	scope, err := rules.Scope(r)

@@ -143,8 +143,12 @@ export class Exchange {
     }
     this.ended = true;
     clearTimeout(this.timer);
-    if (this.request !== undefined) {
-      this.request.headers['accept-encoding'] = this.encodings; // for outer middlewares, which compress for one copy
+    // for outer middlewares, which compress for one copy
+    const headers = this.request?.headers ?? {};
+    if (this.encodings === undefined) {
+      delete headers['accept-encoding'];
+    } else {
+      headers['accept-encoding'] = this.encodings;
     }
   }
 
@@ -192,7 +196,7 @@ export class Exchange {
 
   private release(): void {
     this.client.removeListener('error', this.onError);
+    placesOf(this.pool).give(); // also if the program has released the client, which makes the next line throw
     this.client.release(this.lost);
-    placesOf(this.pool).give();
   }
 }
