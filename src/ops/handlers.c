@@ -168,8 +168,18 @@ static int begin_rename(
 static int rename_consumer(const struct op *op, const char *const *names, struct err *err)
 {
 	struct rename rename = { .open = 0 };
-	int r = begin_rename(op, names, &rename, err);
+	int r;
 
+	/* after the rename, no sidecar with such a configuration could begin its next instance run */
+	if (config_consumer_rules(op->config, names[0]) != NULL &&
+		config_consumer_rules(op->config, names[1]) != NULL)
+		return err_set(err, FAULT_USAGE,
+			"consumers rename: the configuration lists both \"%s\" and \"%s\", which "
+			"would be "
+			"one consumer: first remove one of them from the configuration of all "
+			"sidecars, and restart these",
+			names[0], names[1]);
+	r = begin_rename(op, names, &rename, err);
 	if (r == 0)
 		r = move_pages(op, names[0], &rename, err);
 	if (r != 0)

@@ -151,6 +151,10 @@ def test_a_consumer_is_renamed_with_its_messages(start_inboxd, handler, streams,
     streams.events(topic, ["e1", "e2", "bad"])
     inbox.wait_processed(2)
     inbox.wait_status("bad", "retrying")
+    first.write_configuration({"consumers": {"new": {}}})
+    assert 'lists both "old" and "new"' in first.command("consumers", "rename", "old", "new").stderr
+    first.configuration["consumers"].pop("new")
+    first.write_configuration()
     done = first.command("consumers", "rename", "old", "new", "--reason", "why")
     assert done.stdout == ('consumer "old" is named "new" now: 1 message of it waits or is delivered, 2 are done\n'
                            "no sidecar lists it: write it under consumers in the configuration of all sidecars\n")
