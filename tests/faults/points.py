@@ -44,7 +44,7 @@ OUTBOX = ["outbox_read", "outbox_sent", "outbox_answered", "outbox_before_record
 # Reached while a SQL handler works; see test_sql_handlers.py.
 SQL_HANDLERS = ["before_call", "after_call_before_commit", "after_call_commit"]
 # Nothing is changed there; a separate test delays it.
-LOOKS = ["after_look_at_held", "before_foreign_window"]
+LOOKS = ["after_look_at_held", "after_log_ends", "before_foreign_window"]
 # Reached by a reload and by the start of a command; see test_stalls.py.
 STALLS = ["before_exec", "before_reload"]
 # Reached by a stop with open messages.
