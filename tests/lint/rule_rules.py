@@ -12,6 +12,7 @@ def problems(tree):
         return
     rules = {}
     rule = None
+    rows = set()
     for number, line in tree.lines(TABLE):
         heading = re.match(r"## ([IRO]\d+) ", line)
         if heading:
@@ -19,6 +20,11 @@ def problems(tree):
             if rule in rules:
                 yield TABLE, number, f"has {rule} twice"
             rules[rule] = 0
+        row = line.split(" | `")[0]
+        if row in rows:
+            yield TABLE, number, "has this row twice; a merge may have kept both versions"
+        if " | `" in line:
+            rows.add(row)
         for path, name in _TEST.findall(line):
             rules[rule] = rules.get(rule, 0) + 1
             if not _exists(tree, f"tests/{path}", name):

@@ -27,7 +27,11 @@ def problems(tree):
 
 
 def _compare(tree, document, column, known, kind):
-    explained = dict(_explained(tree, document, column))
+    explained = {}
+    for name, number in _explained(tree, document, column):
+        if name in explained:
+            yield document, number, f"explains the {kind} {name} twice; a merge may have kept both versions"
+        explained[name] = number
     for name in sorted(known - set(explained)):
         yield document, 1, f"does not explain the {kind} {name}"
     for name in sorted(set(explained) - known):

@@ -214,6 +214,9 @@ class Rules(unittest.TestCase):
     def test_a_number_that_two_rules_have_is_found(self):
         self.assertTrue(self.check(self.ROW + self.ROW))
 
+    def test_a_row_that_is_there_twice_is_found(self):
+        self.assertTrue(self.check(self.ROW + "| it holds | `sql/test_it.c::it_holds` |\n"))
+
     def test_a_rule_missing_in_the_document_is_found(self):
         self.assertTrue(self.check(self.ROW, **{"src/a.c": "/* rule R9 */\n"}))
 
@@ -256,6 +259,10 @@ class Signals(unittest.TestCase):
 
     def test_explained_names_are_quiet(self):
         self.assertEqual(self.check(paths=[], edits=[]), [])
+
+    def test_a_name_that_is_explained_twice_is_found(self):
+        row = "| `a_begun` | a |\n"
+        self.assertEqual(len(self.check(paths=["docs/log-events.md"], edits=[(row, row + row)])), 1)
 
     def test_unexplained_names_are_found(self):
         for path, old, new in (("src/report/meters.c", "inboxd_a_total", "inboxd_b_total"),
