@@ -92,8 +92,9 @@ BEGIN
     until_seq := last;
 END $$;
 
--- How many of the messages that a backfill would copy were processed, for another consumer, by a handler that is named like the consumer
--- or belongs to it: it would process them again. handler and done_for: those of one of them. Reads the whole table.
+-- Counts the messages of a backfill that a handler of the consumer would process again. Such a handler has the name of the
+-- consumer or belongs to it, and has processed the message for another consumer. handler and done_for: the handler of one
+-- of these messages, and the consumer for which it has processed the message. Reads the whole table.
 CREATE OR REPLACE FUNCTION inbox.backfill_repeats(filter jsonb, OUT repeats bigint, OUT handler text, OUT done_for text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_nestloop = off AS $$
 DECLARE
@@ -198,7 +199,7 @@ DECLARE
     dropped bigint[];
     looked bigint;
 BEGIN
-    PERFORM FROM inbox.inbox_consumers c WHERE c.name = receiver FOR KEY SHARE; -- a rename comes before these rows, or moves them
+    PERFORM FROM inbox.inbox_consumers c WHERE c.name = receiver FOR KEY SHARE; -- a rename has ended before the INSERT, or moves its rows
     PERFORM inbox.check_backfill(given);
     WITH page AS MATERIALIZED (
         SELECT m.seq, m.consumer, m.topic, m.event_type, m.received_at, m.event_id, m.source,
@@ -323,9 +324,9 @@ BEGIN
     END IF;
 END $$;
 
--- The backfills whose last page was committed in the last ten minutes, of the consumers that they were for: what they have copied
--- since they began, and whether a command runs at present. A command that counts or asks has no page yet. The definer reads the
--- audit, which a sidecar may not read; each page has a row there.
+-- The backfills whose last page was committed in the last ten minutes: for which consumers they were, what they have copied
+-- since they began, and whether a command runs at present. A command that counts or asks has no page yet. The definer reads
+-- the audit, which a sidecar may not read; each page has a row there.
 CREATE OR REPLACE FUNCTION inbox.recent_backfills() RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_object('consumer', c.name, 'who', b.who, 'copied', b.copied, 'began_at', b.began_at,

@@ -88,8 +88,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
     SELECT c.seq FROM inbox.open_claims() c WHERE c.consumer = open_messages.consumer
 $$;
 
--- Moves rows to another name. An event that has a row under both names keeps one of them: that of the new name if it is
--- processed, or if an instance holds it and the other one waits or is dead; otherwise that of the earlier name.
+-- Moves rows to another name. If an event has a row under both names, one of them stays. It is the row of the new name if
+-- this row is processed, or if an instance holds it and the other row waits or is dead. Otherwise it is the row of the
+-- earlier name.
 CREATE OR REPLACE FUNCTION inbox.move_rows(seqs bigint[], name text, new_name text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -146,8 +147,9 @@ BEGIN
     END IF;
 END $$;
 
--- The name in all other tables. A consumer that is known stays known until a sidecar lists it: a rename ends nothing. So a row that
--- the new name has from earlier, and that no sidecar lists, gives way: it may have lapsed, or be about to.
+-- The name in all other tables. A known consumer stays known until a sidecar lists it under its new name, so no message is
+-- missed. If the new name has an earlier row that no sidecar lists, this row is replaced, because it may have lapsed or may
+-- lapse soon.
 CREATE OR REPLACE FUNCTION inbox.rename_rest(name text, new_name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -176,9 +178,9 @@ BEGIN
     INSERT INTO inbox.inbox_renames (old_name, new_name) VALUES (rename_rest.name, rename_rest.new_name);
 END $$;
 
--- Begins a rename, see above; rename_page() finishes it. Returns how many messages were not done; NULL = it had begun already.
--- A function that does not get one of its locks soon gives all of them up for as long, so that no partition waits for a message
--- whose handler has not committed.
+-- Begins a rename, see above; rename_page() finishes it. Returns how many messages were not done; NULL = it had begun
+-- already. If the function does not get one of its locks soon, it releases all its locks and tries again later. So no
+-- partition waits for a message whose handler has not committed.
 CREATE OR REPLACE FUNCTION inbox.rename_consumer(name text, new_name text, reason text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
 DECLARE
@@ -196,11 +198,13 @@ BEGIN
             PERFORM inbox.check_rename(name, new_name);
             PERFORM FROM inbox.inbox_consumers c WHERE c.name IN (rename_consumer.name, rename_consumer.new_name)
             ORDER BY c.name FOR UPDATE;
-            -- Not only its rows: a row of a new partition that is not committed has no epoch that this could raise. The sidecar
-            -- reads the names after it has committed the row.
+            -- The whole table is locked, and not only its rows: this transaction does not see the row of a new partition
+            -- that is not committed, so it could not raise its epoch. The sidecar reads the names after it has committed
+            -- such a row.
             LOCK TABLE inbox.inbox_offsets IN SHARE ROW EXCLUSIVE MODE;
             UPDATE inbox.inbox_offsets o SET epoch = o.epoch + 1, updated_at = now();
-            -- With the open ones of the new name: an event that waits there and is processed here must not be delivered.
+            -- Without the messages of the new name that are not done, an event that waits under the new name, and is
+            -- processed under the earlier one, could be delivered.
             affected := inbox.move_rows(ARRAY(
                 SELECT o.seq FROM inbox.open_messages(rename_consumer.name) o(seq)
                 UNION
@@ -225,8 +229,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Moves those of the next max_rows rows that still have the earlier name of a renamed consumer. more: another page follows; false =
--- no row has that name any more, and the rename is over. Locked rows are left for another walk over the table.
+-- Reads the next max_rows rows, and moves those that still have the earlier name of a renamed consumer. more: another page
+-- follows; false = no row has the earlier name any more, and the rename has ended. Locked rows are left for another walk
+-- over the table.
 CREATE OR REPLACE FUNCTION inbox.rename_page(name text, max_rows int, OUT affected bigint, OUT more boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
 SET jit = off SET backend_flush_after = '256kB' AS $$

@@ -1,6 +1,6 @@
--- Discard: messages that wait, or are dead, are given up with a reason. A discarded message is dead, with the code DISCARDED and without
--- a claim. It needs nobody's attention: it is in no count and no list of dead messages, and `replay` with filters leaves it out,
--- unless its code or the status `discarded` is asked for.
+-- Discard gives waiting or dead messages up with a reason. A discarded message is dead, with the code DISCARDED and without
+-- a claim. Counts and lists of dead messages leave it out. So does `replay` with filters, unless the filter names its code
+-- or the status `discarded`.
 
 -- The history of each row names the user who discarded it.
 CREATE OR REPLACE FUNCTION inbox.discard_seqs(seqs bigint[], reason text, counted jsonb DEFAULT NULL) RETURNS bigint

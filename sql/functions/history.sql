@@ -7,7 +7,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     VALUES (audit.action, audit.filter, audit.reason, audit.affected)
 $$;
 
--- The sources and consumers with which the inbox has an event id; NULL = none.
+-- The sources and consumers of the rows that have this event id; NULL = there are no such rows.
 CREATE OR REPLACE FUNCTION inbox.where_else(event_id text) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(format('source %L, consumer %L', m.source, m.consumer), '; ')

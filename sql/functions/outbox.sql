@@ -102,8 +102,8 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(headers ? 'traceparent' OR jsonb_path_exists(headers, 'strict $[*] ? (@[0] == "traceparent")', '{}', true), false)
 $$;
 
--- trace: the headers to add to those of an event, which are `headers`. It is that of the settings, otherwise that of the
--- message. caused_by: the seq of the message. scope, key: of the request.
+-- The trace and the causes of an event with these headers. trace: the headers to add to it, from the settings, or else from
+-- the message. caused_by: the seq of the message. scope, key: those of the request.
 CREATE OR REPLACE FUNCTION inbox.origin(headers jsonb, OUT trace jsonb, OUT caused_by bigint, OUT scope text, OUT key text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -123,18 +123,16 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- One page: at most max_rows messages that fit, after after_seq. Waiting and dead messages are read along
--- inbox_messages_state, claimed ones from the bounds of the instances on, all others along the whole table.
--- No index has consumers, types, keys, codes, errors and traces. With max_rows a page also ends after 100,000 rows that did not match.
--- Without max_rows all messages of a status are read, except for processed messages and messages of any status: these
--- are most of the table, so the page ends, too. If a page may end, the search for received_from and received_to comes
--- first.
--- Of dead messages, the discarded ones fit only the status 'discarded', or the status 'dead' with their code.
--- filter ->> 'order': 'seq' (the default), or 'died': dead messages by the time of death; with ' DESC' backwards. A page
--- behind a message that is no longer dead begins at its last death.
--- filter -> 'counted': only messages that were counted (is_counted()), up to the seq 'last'.
--- Times are put into the statement as text. datestyle: other styles than ISO print the zone as an abbreviation, which can
--- stand for two zones.
--- looked: the number of rows that were read. last_seq: no row after it was read; NULL = there is none.
+-- inbox_messages_state, claimed ones from the bounds of the instances on, all others along the whole table. No index has
+-- consumers, types, keys, codes, errors and traces. With max_rows a page also ends after 100,000 rows that did not match.
+-- Without max_rows all messages of a status are read, except for processed messages and messages of any status: these are
+-- most of the table, so the page ends, too. If a page may end, the search for received_from and received_to comes first. A
+-- discarded message matches only the status 'discarded', or the status 'dead' with its code. filter ->> 'order': 'seq' (the
+-- default), or 'died': dead messages by the time of death; with ' DESC' backwards. A page behind a message that is no
+-- longer dead begins at its last death. filter -> 'counted': only messages that were counted (is_counted()), up to the seq
+-- 'last'. Times are put into the statement as text. datestyle: other styles than ISO print the zone as an abbreviation,
+-- which can stand for two zones. looked: the number of rows that were read. last_seq: no row after it was read; NULL =
+-- there is none.
 CREATE OR REPLACE FUNCTION inbox.look_page(filter jsonb, after_seq bigint, max_rows int,
     OUT seqs bigint[], OUT looked bigint, OUT last_seq bigint)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off

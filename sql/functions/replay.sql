@@ -129,7 +129,8 @@ BEGIN
     RETURN affected;
 END $$;
 
--- True if a reject with a lower offset holds this one back. Two that run at the same time hold each other back.
+-- True if a reject with a lower offset holds this one back. If two transactions replay rejects of one key at the same time,
+-- neither sees the change of the other, so the later reject is held back.
 CREATE OR REPLACE FUNCTION inbox.is_held_back(reject inbox.inbox_rejects) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT reject.holds
@@ -145,8 +146,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                               AND r.kafka_offset < reject.kafka_offset) END
 $$;
 
--- Gives up the order of a reject: the later records of its key become messages before it. Those that are rejects already
--- need a replay. False: the reject holds nothing back.
+-- Gives up the order of a reject: the later records of its key can become messages before it. Later records that are
+-- rejects already need a replay. False: the reject holds nothing back.
 CREATE OR REPLACE FUNCTION inbox.release_reject(reject_seq bigint, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -188,7 +189,7 @@ BEGIN
     IF inbox.is_held_back(reject) THEN
         RETURN 'behind';
     END IF;
-    PERFORM FROM inbox.inbox_consumers c ORDER BY c.name FOR KEY SHARE; -- a rename moves this row, or comes before it
+    PERFORM FROM inbox.inbox_consumers c ORDER BY c.name FOR KEY SHARE; -- a rename has ended before the INSERT, or moves its rows
     consumers := ARRAY(SELECT inbox.consumers_of(reject.topic, replay_reject.event_type));
     IF consumers = '{}' THEN
         RETURN 'unwanted';
@@ -234,11 +235,11 @@ BEGIN
     RETURN outcome;
 END $$;
 
--- Gives dead messages the payload and the headers of a conflict, and replays them: for a consumer, or for each one (NULL) for
--- which the message is dead. The key and the coordinates stay, so that the message keeps its place. The earlier payload becomes a
--- conflict, unless it is one already, and the conflict stays. If another payload has its coordinates in inbox_conflicts, an error
--- refuses the change, because the earlier payload would be lost. NULL: there is no such conflict. False: the message is dead
--- for no consumer.
+-- Gives dead messages the payload and the headers of a conflict, and replays them: for a consumer, or for each one (NULL)
+-- for which the message is dead. The key and the coordinates stay, so that the message keeps its place. The earlier payload
+-- becomes a conflict, unless it is one already, and the conflict stays. If inbox_conflicts has another payload with the
+-- same topic, partition and offset, the function fails, because the earlier payload would be lost. NULL: there is no such
+-- conflict. False: the message is dead for no consumer.
 CREATE OR REPLACE FUNCTION inbox.take_conflict(conflict_seq bigint, reason text DEFAULT NULL, consumer text DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -417,8 +417,9 @@ BEGIN
     RETURN true;
 END $$;
 
--- The result of a message: what its handler stored. No status: the table does not have the message. If it has the event with another
--- source or for another consumer, a notice names them: the source is not the topic if the event comes from an outbox.
+-- The result of a message: what its handler stored. No status: the table does not have the message. If the table has the
+-- event with another source or for another consumer, a notice names these. The source of an event from an outbox is not the
+-- topic.
 CREATE OR REPLACE FUNCTION inbox.result(source text, event_id text, consumer text DEFAULT '', OUT status text,
     OUT result jsonb, OUT processed_at timestamptz, OUT error text, OUT error_code text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

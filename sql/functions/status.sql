@@ -27,8 +27,8 @@ $$;
 -- because subscriptions belong to a sidecar. But it can find messages behind another one: of the first 10,000 parked
 -- rows of a stream it takes the first one that has no earlier row, neither waiting nor claimed from the table.
 --
--- claimed: a count may also end because it has passed many rows that are done; claimed_is_exact says so. backfills: those of
--- the last ten minutes.
+-- claimed: the count also ends after many rows that are done; claimed_is_exact is false then. backfills: those of the last
+-- ten minutes.
 CREATE OR REPLACE FUNCTION inbox.status() RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
     WITH tried_again AS MATERIALIZED (

@@ -32,14 +32,16 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(headers::text LIKE '%application/cloudevents+json%', false)
 $$;
 
--- The id of the trace that inboxd's own spans of a message without a traceparent have. As make_own() in src/trace/context.c.
+-- The id of the trace of inboxd's own spans for a message without a traceparent. make_own() in src/trace/context.c computes
+-- the same id.
 CREATE OR REPLACE FUNCTION inbox.computed_trace(source text, event_id text) RETURNS text
 LANGUAGE sql STABLE AS $$
     SELECT left(encode(sha256(substr(convert_to(source, 'UTF8'), 1, 511) || E'\\x00'::bytea || substr(convert_to(event_id, 'UTF8'), 1, 512)),
                        'hex'), 32)
 $$;
 
--- True: a message is of the trace with this id. Any header that contains the id counts, such as that of another standard.
+-- True if the message belongs to the trace with this id. Each header that contains the id counts, also a header of another
+-- standard.
 CREATE OR REPLACE FUNCTION inbox.is_of_trace(trace text, source text, event_id text, headers jsonb, payload bytea) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN headers::text LIKE '%' || trace || '%' THEN true
@@ -60,8 +62,8 @@ BEGIN
     RETURN substring(jsonb_path_query_first(pairs, 'strict $[*] ? (@[0] == "traceparent")[1]') #>> '{}' FROM '^[0-9a-f]{2}-([0-9a-f]{32})-');
 END $$;
 
--- A seq of the outbox below which no event was created at this time or later; NULL = there are no events. seq rises with
--- created_at, except between transactions that emit at the same moment, so the caller subtracts a second.
+-- A seq of the outbox: all events with a lower seq were created before this time. NULL = there are no events. seq rises
+-- with created_at, but not between transactions that emit at the same moment. So the caller subtracts a second.
 CREATE OR REPLACE FUNCTION inbox.event_before(stamp timestamptz) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
 SET jit = off AS $$
@@ -85,8 +87,9 @@ BEGIN
 END $$;
 
 -- The events that a message or a request has caused, of those that are still in the outbox; at most 1,000. No index has the
--- causes, because each event would pay for it. So this reads the events that were emitted from one of the times on, 100,000
--- for each. complete: there are no others, because all events from the first of these times on were read.
+-- causes, because each event would pay for it. So this function reads the events that were emitted after one of the times,
+-- at most 100,000 for each time. complete: the function has read all events after the first of these times, so there are no
+-- other ones.
 CREATE OR REPLACE FUNCTION inbox.caused_events(message bigint, scope text, key text, times timestamptz[], OUT seqs bigint[],
     OUT complete boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off

@@ -50,11 +50,12 @@ CROSS JOIN LATERAL (
       AND i.handlers @> CASE h.consumer WHEN '' THEN to_jsonb(h.name)
           ELSE jsonb_build_array(jsonb_build_object('name', h.name, 'consumer', h.consumer)) END) c;
 
--- One row per consumer that is known, or that has waiting messages or a connected handler. Listed: a sidecar that runs lists it.
--- Unlisted: no sidecar has listed it for a minute; messages are stored for it until known_until. The one without a name, and one that
--- was renamed and not listed since, have no such time. Lapsed: no messages are stored for it any more, and those that wait, wait for
--- nobody. waiting: at most 10,000 of each partition are counted. handlers: those that are connected. earlier_names: those that
--- still mean it. moving: rows of it still have an earlier name.
+-- One row per consumer that is known, or that has waiting messages or a connected handler. Listed: a sidecar that runs
+-- lists it. Unlisted: no sidecar has listed it for a minute; messages are stored for it until known_until. known_until is
+-- NULL for the consumer without a name, and for a renamed consumer that no sidecar has listed since. Lapsed: no messages
+-- are stored for it any more, and its waiting messages wait for nobody. waiting: at most 10,000 of each partition are
+-- counted. handlers: those that are connected. earlier_names: those that still mean it. moving: rows of it still have an
+-- earlier name.
 CREATE OR REPLACE VIEW inbox.consumers AS
 SELECT coalesce(c.name, w.consumer, h.consumer) AS name,
        CASE WHEN c.listed_at > clock_timestamp() - least(c.memory, '1 minute') AND c.listed_at < 'infinity' THEN 'listed'

@@ -89,16 +89,17 @@ static int exchange(struct inbox_handler *handler)
 	return receive(handler, flushed == IH_WIRE_CLOSED);
 }
 
-/* What a person can do, whose program may have another path than the sidecar. */
+/* What the operator can do. Often the program has another path of the socket than the sidecar. */
 static const char *advice_of(int error)
 {
 	switch (error) {
 	case ENOENT:
-		return ": start inboxd, or name the file in its socket.path";
+		return ": start inboxd, or use the path in its option socket.path";
 	case ECONNREFUSED:
-		return ": nothing listens there; start inboxd";
+		return ": no process listens on this socket; start inboxd";
 	case EACCES:
-		return ": this user may not use it; socket.mode and socket.group of inboxd decide";
+		return ": this user may not use the socket; change socket.mode or socket.group of "
+		       "inboxd";
 	default:
 		return "";
 	}

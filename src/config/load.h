@@ -27,8 +27,8 @@ struct config_sources {
 	 * NULL: the names are not known; names of variables get the usual form of the library. */
 	const char *const *kafka_names;
 	const char *const *postgres_names;
-	bool without_kafka; /* of a command that does not connect to Kafka: keys that only Kafka needs, and the files that
-			       they name, can be missing */
+	bool without_kafka; /* the command does not connect to Kafka, so keys that only Kafka needs, and the files that
+			       these keys name, can be missing */
 	/* When loading fails: the warnings, because a mistyped variable is often the reason. Starts empty;
 	 * each failure replaces it; the caller ends it with strings_fini(). NULL: not wanted. */
 	struct strings *warnings_on_failure;

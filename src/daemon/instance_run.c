@@ -82,8 +82,8 @@ static bool is_listed_once(
 	return false;
 }
 
-/* The consumers that the configuration lists, and those that the table knew at the registration, so that a handler gets its
- * consumer from the first moment on. Ingest adds later ones. */
+/* Adds the consumers that the configuration lists, and those that the table had at the registration, so that a handler gets
+ * its consumer at once. Ingest adds later ones. */
 static int add_consumers(struct admission *admission, const struct config *config,
 	const struct consumers *names, struct err *err)
 {

@@ -216,7 +216,7 @@ void health_show(const struct health_view *view, struct metrics *metrics)
 	}
 }
 
-/* What needs a person although the sidecar is ready. */
+/* Adds what an operator should look at although the sidecar is ready. */
 static void add_notes(const struct health *health, struct buf *json)
 {
 	const struct {

@@ -147,7 +147,8 @@ static void check_brokers(struct ingest *ingest)
 		ask(ingest, QUERY_LEADERS, -1, partition_is_assigned);
 }
 
-/* After several requests without an answer no broker is reachable. An answer proves nothing about a failure after it. */
+/* After several requests without an answer, no broker counts as reachable. An answer does not end a doubt that began after
+ * it. */
 static void note_reach(struct ingest *ingest, const struct background_query *query)
 {
 	atomic_bool *ok = &ingest->options.health->broker_ok;

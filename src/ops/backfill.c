@@ -90,7 +90,8 @@ static void print_counts(const struct backfill *backfill)
 			backfill->late, backfill->late == 1 ? "s" : "");
 }
 
-/* A consumer that is listed under the name of a handler has none of the messages that the handler has processed before. */
+/* Refuses to copy messages that a handler of the consumer has processed for another consumer. This happens if a new
+ * consumer has the name of a handler that existed before. */
 static int check_repeats(const struct backfill *backfill, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf words = BUF_INIT;

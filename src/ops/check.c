@@ -279,21 +279,22 @@ static int report_unlisted(const struct config *config, const struct rows *rows,
 	(void)err_set(err, FAULT_CHECK, "the schema has what the configuration does not list: %s%s",
 		buf_str(&words), rows_count(rows) > UNLISTED_MOST ? " and others" : "");
 	if (unnamed && config->consumer_count > 0)
-		(void)err_advise(err, "it had no section consumers before, and its consumer "
-				      "without a name goes on: list a "
-				      "name for it, and give it that name with `inboxd consumers "
-				      "rename '' NAME`; to end "
-				      "it, run `inboxd consumers forget ''`");
+		(void)err_advise(err,
+			"the service had no section consumers before, so its consumer "
+			"has no name: choose a name, list it under consumers, and run "
+			"`inboxd consumers rename '' NAME`; to end this consumer "
+			"instead, run `inboxd consumers forget ''`");
 	else
-		(void)err_advise(err, "list it under consumers; or, if it has another name now, "
-				      "run `inboxd consumers "
-				      "rename NAME NEW_NAME`; to end it, run `inboxd consumers "
-				      "forget NAME` and `inboxd "
-				      "discard --consumer NAME`");
+		(void)err_advise(err,
+			"list the consumer under consumers; if it has another name "
+			"now, run `inboxd consumers rename NAME NEW_NAME`; to end it, "
+			"run `inboxd consumers forget NAME` and `inboxd discard "
+			"--consumer NAME`");
 	return FAULT_CHECK;
 }
 
-/* A consumer that nobody lists lapses. So a configuration that leaves one out ends the work of its handlers. */
+/* A consumer that no sidecar lists lapses. So if a configuration leaves a consumer out, the handlers of this consumer get
+ * no new messages. */
 static int check_consumers(const struct config *config, struct buf *found, struct err *err)
 {
 	CLEANUP(db_freep) struct db *db = NULL;

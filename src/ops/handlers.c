@@ -164,7 +164,7 @@ static int begin_rename(
 	return r;
 }
 
-/* There is no question: the same command with the names exchanged takes a rename back. */
+/* The command asks for no confirmation, because the same command with the names exchanged undoes the rename. */
 static int rename_consumer(const struct op *op, const char *const *names, struct err *err)
 {
 	struct rename rename = { .open = 0 };

@@ -359,7 +359,8 @@ static int write_file(const char *path, bool force, const struct buf *text, stru
 	return err_set(err, FAULT_USAGE, "cannot write %s: %s", path, strerror(error));
 }
 
-/* Variables of the environment: those whose keys are in the file, or could be, or those of passed-on keys that it lacks. */
+/* Prints variables of the environment. `lacking`: those of passed-on keys that the file lacks; otherwise those whose keys
+ * are or could be in the file. */
 static void print_variables(
 	const struct draft *draft, const struct config *config, bool lacking, const char *title)
 {

@@ -128,7 +128,7 @@ static int print_others(struct db *db, const char *prefix, struct err *err)
 	return r;
 }
 
-/* The roles are those of another schema, too: what their users can do there. */
+/* If another schema has the same roles, prints what their users can do there. */
 static int print_shared(struct db *db, const char *prefix, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *shared = NULL;
@@ -147,7 +147,8 @@ static int print_shared(struct db *db, const char *prefix, struct err *err)
 	return 0;
 }
 
-/* Without a prefix, a schema that has no roles yet would get those of another inbox on the server, and with them its users. */
+/* Without a prefix, a schema that has no roles yet would get those of another inbox on the server. The users of that inbox
+ * could then act in this schema. */
 static int refuse_shared(struct db *db, const char *prefix, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *used = NULL;

@@ -152,7 +152,7 @@ static bool is_refused(struct rejects *rejects, const struct err *err)
 	       ++rejects->refused_in_row < REFUSED_MOST;
 }
 
-/* NULL: the outcome of inbox.replay_reject() is not that the reject stays. */
+/* The reason in words if, by this outcome of inbox.replay_reject(), the reject stays; otherwise NULL. */
 static const char *why_it_stays(const char *outcome)
 {
 	static const char *const table[][2] = {

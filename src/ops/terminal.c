@@ -131,7 +131,7 @@ static size_t pad(size_t used, size_t width)
 	return used + blanks;
 }
 
-/* Columns of the terminal; 0 = stdout is none, so that its reader gets whole lines. */
+/* The columns of the terminal; 0 = stdout is not a terminal, so nothing is cut. */
 static size_t terminal_width(void)
 {
 	struct winsize size;
@@ -141,8 +141,8 @@ static size_t terminal_width(void)
 	return size.ws_col;
 }
 
-/* The last cell of a row. In a terminal it is cut at the end of the line in which it begins, or of the next one, if less than
- * LEAST columns were left of it. */
+/* Prints the last cell of a row. On a terminal, the cell is cut at the end of its line. If fewer than LEAST columns of the
+ * line are left, the cell continues to the end of the next line. */
 static void put_last(struct bytes text, size_t used, size_t width)
 {
 	size_t room = width == 0 ? SIZE_MAX : width - used % width;

@@ -427,7 +427,7 @@ static void it_connects_again_until_the_sidecar_exists(void **state)
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(turn(world, 4), INBOX_TIMEOUT);
 	assert_says(world, "can't connect to the sidecar at /tmp/handler-test-");
-	assert_says(world, "start inboxd, or name the file in its socket.path");
+	assert_says(world, "start inboxd, or use the path in its option socket.path");
 	assert_true(world->logged >= 2);
 	listen_on(world);
 	greet(world);

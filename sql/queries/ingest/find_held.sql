@@ -1,5 +1,5 @@
--- Which rows of a batch must not be stored before a reject of their lane: it has a lower offset, and holds later records back.
--- A row whose message is stored already is none of them.
+-- Finds the rows of a batch that a reject holds back: the reject is of the same lane and has a lower offset. A row whose
+-- message is stored already is not held back.
 -- Caller: store/batches/held_rows.c, only while a partition of the batch may have such rejects. Index: inbox_rejects_holding,
 -- inbox_messages_pkey.
 -- $1 topics, $2 partitions of the watermark updates; of the rows: $3 topics, $4 partitions, $5 offsets, $6 keys, $7 event ids,

@@ -1,6 +1,7 @@
--- The statements that give a role of the schema to a user, for `inboxd migrate --roles --grant`: each only if something is
--- missing, because a later run may be by a user who may not grant it. The user may then connect to the database also if PUBLIC
--- may not; without the right to grant CONNECT, that is left to the owner of the database.
+-- The statements that give a role of the schema to a user, for `inboxd migrate --roles --grant`. A statement is NULL if the
+-- user has the role or the privilege already, because the user of a later run may have no right to grant it. The second
+-- statement grants CONNECT on the database, in case PUBLIC does not have it. It is NULL if the user of the session may not
+-- grant CONNECT: then the owner of the database grants it.
 -- Caller: store/schema/roles.c. Index: pg_authid_rolname_index.
 -- $1 prefix; NULL: that of the schema. $2 the role without the prefix, $3 the user. Back: the two statements (NULL = not
 -- necessary). No row: there is no such user.

@@ -2,12 +2,12 @@
  * See forward.h. One thread, and one wait of libcurl's multi interface: its sockets, the socket of inboxd and the
  * signals. A message that finds no free request waits as `pending`; that happens only when one was cancelled.
  *
- * A service that cannot be reached makes a pause: the window is 0, and inboxd sends no messages. When the pause is over the
- * window is 1, and after the first response all of it again.
+ * If the service cannot be reached, forward makes a pause: the window is 0, so inboxd sends no messages. After the pause
+ * the window is 1. After the first response it has its full size again.
  *
- * So does a service that asks to come later (that is busy). But one such response can be about its message only, for
- * example about the quota of one customer. So the first one in a row only halves the window, and the second one makes the
- * pause. Then the window begins at 1, and grows by 1 when it was used once without such a response.
+ * A service that asks to come later is busy. One such response can concern its message only, for example if one customer
+ * has used up a quota. So the first such response in a row only halves the window, and the second one makes a pause. After
+ * this pause the window is 1. It grows by 1 each time when a whole window had no such response.
  */
 #include "bridge/forward/forward.h"
 
@@ -65,8 +65,8 @@ static int check_options(const struct forward_options *options, struct err *err)
 	return 0;
 }
 
-/* What libcurl would only say of each message, as if the service were away. The text of an error has no URL: it may have a
- * password. */
+/* Finds mistakes in the options that libcurl would otherwise report for each message, as if the service could not be
+ * reached. The error does not quote the URL, because a URL may have a password. */
 static int check_with_libcurl(const struct forward_options *options, struct err *err)
 {
 	CURLU *url = curl_url();
@@ -246,7 +246,7 @@ static void obey_cancels(struct forward *forward)
 
 /* --- Responses --------------------------------------------------------------------------------- */
 
-/* A request that was begun before the end of the last pause says nothing about the time after it. */
+/* True if the request began before the last pause ended. Its response says nothing about the service after the pause. */
 static bool is_late(const struct forward *forward, const struct request *request)
 {
 	return request->begun_ms < forward->resume_ms;
@@ -311,8 +311,8 @@ static void wait_until_reached(struct forward *forward, const struct request *re
 	verdict->delay_ms = pause_left_ms(forward);
 }
 
-/* A busy response that names no time is a failure of its message if the service has accepted many others since the last
- * one: a message that the service never accepts does not wait for ever. */
+/* A busy response without a time is a failure of its message if the service has accepted many others since the last busy
+ * response. Otherwise a message that the service never accepts would wait for ever. */
 static void slow_down(
 	struct forward *forward, const struct request *request, struct bridge_verdict *verdict)
 {

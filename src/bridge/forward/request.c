@@ -49,10 +49,10 @@ static size_t take_response_header(char *bytes, size_t size, size_t count, void 
 	return request->overflow ? 0 : count;
 }
 
-/* libcurl calls this each time when a connection is ready for the request. It sends a request a second time, up to five
- * times more, if the service has closed a connection that was used before, without a byte of a response: the service may have
- * closed it before the request came. But it may also have died of this message, and then another worker would get it within
- * the same attempt. libcurl has no option against that. */
+/* libcurl calls this function each time when a connection is ready for the request. If the service closes a reused
+ * connection without a byte of a response, libcurl sends the request again, up to five times: the service may have closed
+ * the connection before the request came. But this message may also have ended a worker of the service, and would end the
+ * next one within the same attempt. libcurl has no option that prevents this, so the function refuses the second call. */
 static int send_once(void *arg, char *ip, char *local_ip, int port, int local_port)
 {
 	struct request *request = arg;

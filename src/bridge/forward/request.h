@@ -48,8 +48,9 @@ int request_prepare(struct request *request, const struct added_headers *headers
 	struct event *event, struct err *err);
 /* What the result of libcurl means. */
 enum request_end request_end_of(const struct request *request, CURLcode result);
-/* The verdict of a request that was answered or lost, or is too large. If it is REQUEST_BUSY, this is the verdict as long as no
- * other message was refused. The result is borrowed from the request. */
+/* Gives the verdict of a request that has a response, has failed, or is too large. For a
+ * REQUEST_BUSY it is a retry. The caller makes it a snooze, unless the message is the cause. The result is borrowed from the
+ * request. */
 void request_verdict(struct request *request, CURLcode result, struct bridge_verdict *out);
 
 #endif

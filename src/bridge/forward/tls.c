@@ -1,6 +1,7 @@
 /*
- * See tls.h. libcurl reads the files only when it makes a connection. So the check lets it connect to a socket of its own,
- * which sends nothing but its end: what fails before that is a file.
+ * See tls.h. libcurl reads the files only when it makes a connection. So the check lets it connect to a socket of this
+ * process, which closes the connection without sending a byte. If libcurl fails before the connection is closed, it could
+ * not use one of the files.
  */
 #include "bridge/forward/tls.h"
 
@@ -57,8 +58,8 @@ static int listen_anywhere(char *name, size_t room)
 	return -1;
 }
 
-/* Ends the handshake that is about to begin. The other direction stays open: with a broken pipe, its error would replace that
- * of the files. */
+/* Ends the handshake that is about to begin. Only one direction is closed. If both were closed, libcurl could report a
+ * broken pipe instead of the error of the files. */
 static CURLcode end_handshake(CURL *easy, void *context, void *arg)
 {
 	struct ends *ends = arg;

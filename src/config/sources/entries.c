@@ -159,9 +159,9 @@ int entries_put_entry(struct entries *entries, const struct entry *entry, struct
 	return entries_put(entries, &key, &value, err);
 }
 
-/* Replaces a text file:/path by the content of the file. Adds the text to the origin, because an error in the
- * content is not to be corrected where the path is written. Keeps the path of a single text for secret.h,
- * which reads it again. A file that is not needed is not opened: its text stays. */
+/* Replaces a text file:/path by the content of the file. Adds the text to the origin, because an error in the content is
+ * not to be corrected where the path is written. Keeps the path of a single text for secret.h, which reads it again. If the
+ * file is not needed, it is not opened, and the text stays file:/path. */
 static int read_file(struct entry *entry, char **text, bool needed, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf content = BUF_INIT;

@@ -69,12 +69,11 @@ struct entry *entries_same(const struct entries *entries, const struct entry *en
 /* True if both have the same keys with the same texts, written at the same places. NULL has no keys. */
 bool entries_are_equal(const struct entries *a, const struct entries *b);
 
-/* Makes the texts final: replaces each file:/path by the content of the file (without one newline at
- * its end), splits at commas where a list is expected, and joins lists with commas for the libraries.
- * Blocks while reading files. Call it once, when all layers are there: a text that a higher layer
- * replaced is not looked at. `without_kafka`: no file of a key that librdkafka gets is opened, because the
- * command does not connect to Kafka and its user may have no access to the secrets.
- * FAULT_CONFIG names the place, the key and the file; FAULT_MEMORY. */
+/* Makes the texts final: replaces each file:/path by the content of the file (without one newline at its end), splits at
+ * commas where a list is expected, and joins lists with commas for the libraries. Blocks while reading files. Call it once,
+ * when all layers are there: it does not check a text that a higher layer has replaced. `without_kafka`: no file of a key
+ * that librdkafka gets is opened, because the command does not connect to Kafka and its user may have no access to the
+ * secrets. FAULT_CONFIG names the place, the key and the file; FAULT_MEMORY. */
 int entries_complete(struct entries *entries, bool without_kafka, struct err *err);
 
 /* True when a changed value takes effect at SIGHUP. */

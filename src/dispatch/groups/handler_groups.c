@@ -263,8 +263,9 @@ static void update_share(
 	handler_groups_publish(groups);
 }
 
-/* A handler that has just gone keeps its share of the deliveries in flight. No more of them than handlers are connected: a
- * client that says hello with many names must not use up the shares of all others. */
+/* A handler whose connections have just ended keeps its share of the deliveries in flight. At most as many of these
+ * handlers as are connected keep a share: a client that says hello with many names must not use up the shares of all
+ * others. */
 static void keep_shares_of_gone(struct handler_queues *queues)
 {
 	int64_t since_ms = clock_now_ms() - RESTART_MS;

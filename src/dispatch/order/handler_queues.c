@@ -150,7 +150,8 @@ void handler_queue_end_flight(struct handler_queues *queues, struct entry *entry
 
 /* ------------------------------------------------------------------ shares */
 
-/* Also while it restarts. Otherwise a hung handler takes its share meanwhile, and gives it back after its timeouts only. */
+/* A handler has a share also while it restarts. Otherwise a handler that hangs could use this share meanwhile, and would
+ * return it only after its deliveries have timed out. */
 static bool has_share(const struct handler_queue *queue)
 {
 	return (queue->connections > 0 || queue->leaving > 0) && !queue->paused;

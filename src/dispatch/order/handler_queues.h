@@ -45,7 +45,7 @@ struct handler_queue {
 	size_t kept[MEASURES]; /* what it leaves of its share in flight, and others may not use */
 	size_t connections;    /* of the handler; 0 = it is gone or away */
 	size_t window;         /* of its connections together, as the scheduler saw them last */
-	size_t leaving; /* windows that it probably has again soon: of connections that drain, or have just ended */
+	size_t leaving; /* the windows of connections that drain or have just ended; the handler may connect again */
 	int64_t ticked_ms; /* the last tick by which all input of its connections was read */
 	bool paused;       /* by an operator: nothing is routed to it */
 	bool routed; /* its subscriptions are in the routing as those of a connected handler */

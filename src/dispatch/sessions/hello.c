@@ -42,7 +42,7 @@ static void log_connected(const struct session *session, const struct hello *hel
 	buf_fini(&subscribed);
 }
 
-/* True if this sidecar may read the topic. A regular expression can stand for any. */
+/* True if this sidecar may read the topic. A regular expression counts as a match for each topic. */
 static bool is_read(const struct config *config, const char *topic)
 {
 	for (size_t i = 0; i < config->kafka_topics.count; i++) {
@@ -54,7 +54,7 @@ static bool is_read(const struct config *config, const char *topic)
 	return false;
 }
 
-/* A wrong name of a topic would show itself by nothing: the handler is connected, and waits. */
+/* Without this warning, nobody would notice a wrong name of a topic: the handler is connected and gets no messages. */
 static void warn_of_unread(const struct session *session, const struct hello *hello)
 {
 	const struct config *config = session->sessions->context->options.config;
@@ -74,8 +74,9 @@ static void warn_of_unread(const struct session *session, const struct hello *he
 			LOG_STR("handler", hello->handler),
 			LOG_STR("session", session->connection.id),
 			LOG_STR("next",
-				"the handler gets only messages of it that are in the table: "
-				"correct the subscription, or add the topic to kafka.topics"));
+				"the handler gets only messages of the topic that are in the table "
+				"already: correct the subscription, or add the topic to "
+				"kafka.topics"));
 }
 
 void hello_refuse(struct session *session, const struct line *line, const struct refusal *refusal)

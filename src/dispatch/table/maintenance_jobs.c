@@ -241,7 +241,8 @@ static bool is_lapsed_series(const char *const values[METRIC_LABELS], const void
 		handler_queues_find(&order->queues, (struct handler_id){ values[1], values[0] }));
 }
 
-/* Handlers that would get messages, but nothing is stored for their consumer any more. The log has them when they become more. */
+/* Reports connected handlers of consumers for which nothing is stored any more. They are logged only when their number
+ * grows. */
 static void show_lapsed(struct table *table)
 {
 	const struct dispatch_options *options = &table->context->options;
@@ -258,11 +259,12 @@ static void show_lapsed(struct table *table)
 		if (++count > atomic_load(&options->health->lapsed))
 			log_error("handler_lapsed", LOG_STR("handler", queue->id.name),
 				LOG_STR("consumer", queue->id.consumer),
-				LOG_STR("why", "it is connected, and no sidecar lists its consumer "
-					       "any more"),
+				LOG_STR("why", "the handler is connected, and no sidecar lists its "
+					       "consumer any more"),
 				LOG_STR("next",
-					"it gets no new message: list the consumer, rename it with "
-					"`inboxd consumers rename`, or stop the handler"));
+					"the handler gets no new message: list the consumer, "
+					"rename it "
+					"with `inboxd consumers rename`, or stop the handler"));
 	}
 	metrics_keep(options->metrics, METER_HANDLERS_LAPSED, is_lapsed_series, table);
 	atomic_store(&options->health->lapsed, count);

@@ -395,8 +395,8 @@ static void note_end(struct ingest *ingest, struct sent_batch *sent, int r, stru
 		was_not_stored(ingest, sent, r, err);
 }
 
-/* An operator may have made messages of rejects that held records back. Admission does not know these rows. So the rows of
- * the partition are checked, and wait behind them. */
+/* An operator may have made messages of rejects that held records back. Admission does not know the rows of these messages.
+ * So the INSERT checks the table for earlier rows of each key, and a new row waits behind them. */
 static void doubt_lanes(struct ingest *ingest)
 {
 	const struct batch *batch = &ingest->storing.sent.batch;

@@ -155,7 +155,7 @@ static size_t put_refused_first(struct deaths *deaths)
 	return refused;
 }
 
-/* Rows that were refused are tried again once a minute, because each costs some statements that fail. */
+/* A refused row is tried again once a minute only, because each try costs some statements that fail. */
 static int mark_sent(struct dead_topic *dead, struct err *err)
 {
 	struct deaths *sent = &dead->sent;

@@ -26,8 +26,9 @@ static void note_error(struct query_answer *answer, const struct partition_offse
 		answer->error = item->error;
 }
 
-/* librdkafka sends the request to the broker that it has used last, which may be the silent one, and again after no
- * answer. Therefore the others are used before the next attempt: nobody waits for the answers of these requests. */
+/* librdkafka sends the request to the broker that it has used last, also when it repeats the request. This broker may be
+ * the silent one. So before the next attempt each leader gets a request whose answer is not awaited: then another broker is
+ * the one that was used last. */
 static void use_all_leaders(const struct background_query *query)
 {
 	const struct log_query end = { BROKER_LOG_END, 0 };
@@ -115,8 +116,8 @@ static size_t list_topics(const struct background_query *query, struct topic_id 
 	return count;
 }
 
-/* `again`: behind the ends of the logs. A topic with the same id before and behind these requests was not created again
- * between them, so the ends are those of its log. */
+/* `again`: these are the ids from after the requests for the ends of the logs. If a topic has the same id before and after
+ * these requests, it was not created again between them, so the ends are those of its log. */
 static void note_ids(
 	struct background_query *query, const struct topic_id *ids, size_t count, bool again)
 {
@@ -134,7 +135,8 @@ static void note_ids(
 	}
 }
 
-/* The leader is asked, because the ends of the logs come from it as well. Without the ids the query goes on. */
+/* The ids come from the leader, because the ends of the logs come from it as well. If the leader does not send the ids, the
+ * query still gets its other answers. */
 static int ask_topic_ids(struct background_query *query, bool again, struct err *err)
 {
 	const struct topic_ids_query of_leader = { query->request.leader, TOPIC_IDS_MS };

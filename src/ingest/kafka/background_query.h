@@ -1,14 +1,14 @@
 /*
  * Requests to the brokers about partitions, sent and awaited by a thread of their own. rd_kafka_offsets_for_times() and the
  * other requests of broker_query.h block until the last broker has answered, and drop all answers when one broker does not.
- * A broker can be silent without being known as lost, for minutes. Therefore a query is about the partitions of one leader,
- * and the caller never waits for it longer than it wants to: a silent broker delays its own partitions only.
+ * A broker can be silent for minutes before librdkafka knows it as lost. Therefore a query is about the partitions of one
+ * leader, and the caller chooses how long it waits. So a silent broker delays its own partitions only.
  *
- * Not with a queue of librdkafka: its request for the ends of logs with an answer by queue, rd_kafka_ListOffsets(), came with
- * version 2.3 (ADR 39).
+ * The queries do not use a queue of librdkafka: rd_kafka_ListOffsets(), which sends the ends of logs to a queue, exists
+ * since version 2.3 only (ADR 39).
  *
- * There is at most one open query of a kind and a leader, so there are few threads. All calls belong to the thread that owns
- * the list; the threads of the queries use only the query. The list must be ended before `kafka` is destroyed.
+ * There is at most one open query of each kind for each leader, so there are few threads. All calls belong to the thread
+ * that owns the list; the threads of the queries use only the query. The list must be ended before `kafka` is destroyed.
  */
 #ifndef INGEST_KAFKA_BACKGROUND_QUERY_H
 #define INGEST_KAFKA_BACKGROUND_QUERY_H
@@ -76,15 +76,15 @@ int background_query_begin(struct background_queries *queries, const struct quer
 	struct partition_offset *partitions, size_t count, struct err *err);
 bool background_query_is_open(
 	const struct background_queries *queries, unsigned parts, int32_t leader);
-/* Takes a query that has ended out of the list; NULL = there is none. */
+/* Removes a query that has ended from the list and gives it to the caller; NULL = none has ended. */
 struct background_query *background_query_take(struct background_queries *queries);
 void background_query_free(struct background_query *query);
-/* Waits until all with a later id have ended, at most timeout_ms. */
+/* Waits at most timeout_ms until all queries with an id above `after_id` have ended. */
 void background_queries_wait(
 	struct background_queries *queries, uint64_t after_id, int64_t timeout_ms);
-/* Requests the end of all, which comes after the request to a broker that each waits for. */
+/* Asks all queries to end. A query ends when its present request to a broker has ended. */
 void background_queries_stop(struct background_queries *queries);
-/* Waits for the end of all and frees them. */
+/* Waits until all queries have ended, and frees them. */
 void background_queries_end(struct background_queries *queries);
 
 #endif

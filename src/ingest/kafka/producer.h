@@ -33,9 +33,9 @@ enum { PRODUCER_NO_TOPIC = 1, PRODUCER_BAD_TOPIC };
 int producer_look(struct producer *producer, const char *topic, struct err *err);
 /* The number of partitions of the topic that have no leader, as of the last producer_look(). */
 int producer_leaderless(const struct producer *producer);
-/* What a topic takes. */
+/* The rules of a topic for new records. */
 struct topic_rules_found {
-	int64_t max_bytes; /* max.message.bytes; a low value if the brokers do not say */
+	int64_t max_bytes; /* max.message.bytes; a low value if the brokers do not send it */
 	int64_t before_ms; /* message.timestamp.before.max.ms; -1 = not known, as the next one */
 	int64_t after_ms;  /* message.timestamp.after.max.ms */
 	bool compacted;    /* cleanup.policy has `compact`: a record needs a key */

@@ -19,7 +19,7 @@ struct topic_id {
 };
 
 struct topic_ids_query {
-	int32_t broker; /* is asked; -1 = the controller */
+	int32_t broker; /* the broker that is asked; -1 = the controller */
 	int timeout_ms;
 };
 

@@ -3,11 +3,11 @@
  * start_offset_policy.h, and logs recreated topics and gaps. An offset that Kafka cannot confirm is never used: the
  * partition waits.
  *
- * A broker that does not answer delays only the partitions that it leads (background_query.h). So there is a query for the
- * leaders of partitions whose leader is not known; then one for each leader. The group's offsets come from its coordinator.
- * A partition that is already read does not need them, and is asked for in a query of its own: it waits for no coordinator.
- * The ingest thread waits for answers only as long as brokers need that are well. A late one is used in a later round, if
- * the partition still waits for this very query.
+ * A broker that does not answer delays only the partitions that it leads (background_query.h). So the first query finds the
+ * leaders of the partitions whose leader is not known. Then there is one query for each leader. The group's offsets come
+ * from its coordinator. A partition that was read before does not need them. It has a query without them, so that it does
+ * not wait for the coordinator. The ingest thread waits for an answer only for the time that a broker without a fault
+ * needs. It uses a later answer in a later round, if the partition still waits for the same query.
  */
 #include "ingest/partitions/steps.h"
 
@@ -22,7 +22,7 @@
 
 #define RETRY_MS           1000
 #define PROMPT_MS          50   /* an answer of a broker that is well */
-#define OLD_MS             2000 /* an answer that is decided on so late is asked for again */
+#define OLD_MS             2000 /* an older answer is not used: the broker is asked again */
 #define TOPIC_IDS_RETRY_MS 60000
 
 #define PARTS_OF_LOG       (QUERY_BEGIN | QUERY_END)
@@ -373,7 +373,7 @@ static bool ask(struct ingest *ingest)
 	return ingest->queries.begun != begun;
 }
 
-/* Twice, because most leaders become known at once. */
+/* Sends queries twice: the answer with the leaders mostly comes at once, and then each leader can be asked. */
 void start_offset_step(struct ingest *ingest)
 {
 	uint64_t begun;

@@ -134,7 +134,8 @@ static int leave_out(void *arg, size_t first, size_t count, struct err *err)
 	return recorder->options.renew(recorder->options.arg, err);
 }
 
-/* A fault would publish the events again. So rows that are not tried any more are left out, too. */
+/* If this function failed, the relay would publish the events again. So it also leaves out the rows that it does not try
+ * any more, and succeeds. */
 int recorder_record(
 	struct recorder *recorder, struct db *db, struct relay_settle *settle, struct err *err)
 {

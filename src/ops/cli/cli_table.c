@@ -89,10 +89,10 @@ const struct command_row cli_commands[] = {
 		"in the audit table. `replay --status dead` does not process such a message again;\n"
 		"`replay EVENT_ID` does.\n", SIZE_MAX },
 	{ COMMAND_DISCARD, "discard", "Give waiting or dead messages up", "[EVENT_ID]...",
-		"Gives messages up that wait or are dead: those given by event id, or those that match the\n"
-		"filters (--status waiting by default). They are dead then, with the code DISCARDED, and\n"
-		"need no attention: no count and no list of dead messages has them. `list --status\n"
-		"discarded` lists them, and `replay EVENT_ID` processes one after all.\n", SIZE_MAX },
+		"Gives waiting or dead messages up: those with the given event ids, or those that match the\n"
+		"filters (--status waiting by default). A discarded message is dead, with the code DISCARDED.\n"
+		"Counts and lists of dead messages leave it out. `list --status discarded` lists it, and\n"
+		"`replay EVENT_ID` replays it.\n", SIZE_MAX },
 	{ COMMAND_PURGE, "purge", "Delete messages that were processed long ago", "",
 		"Deletes messages that were processed before --older-than, oldest first. If Kafka still\n"
 		"has such a record and it is read again, it becomes a new message.\n", 0 },
@@ -144,8 +144,8 @@ const struct command_row cli_commands[] = {
 		"within inbox.handler_memory. Messages are stored for all of them. Lapsed consumers, for\n"
 		"which nothing more is stored, are listed, too. `consumers forget NAME` removes a consumer\n"
 		"that will not come back; its rows stay. `consumers rename NAME NEW_NAME` gives a consumer\n"
-		"with all its messages another name, while the sidecars run; what still uses the earlier\n"
-		"name means the same consumer. '' stands for the consumer without a name.\n", 3 },
+		"and all its messages another name while the sidecars run. In configurations and handlers,\n"
+		"the earlier name then means the same consumer. '' is the consumer without a name.\n", 3 },
 	{ COMMAND_BACKFILL, "backfill", "Copy messages of other consumers to a new consumer", "NAME",
 		"Copies the messages that the table still holds to a consumer that wants them and does not\n"
 		"have them. The consumer gets the copies of a key in the order of Kafka, and before later\n"
@@ -157,7 +157,7 @@ const struct command_row cli_commands[] = {
 		"lists those that match the filters, `show` prints one (also by its seq). `replay` publishes dead (the\n"
 		"default) or retrying events at once; with an event id, either. With --status published it\n"
 		"sends copies of published events that were kept.\n"
-		"`discard` gives events up that are not published, dead ones included. The filters are those of `list`,\n"
+		"`discard` gives events up that are not published, also dead ones. The filters are those of `list`,\n"
 		"for events instead of messages; --since and --until compare the time of the emit.\n", 2 },
 	{ COMMAND_REQUESTS, "requests", "Show requests with an idempotency key, or forget one",
 		"list|show|forget [KEY]",
@@ -183,10 +183,10 @@ const struct command_row cli_commands[] = {
 		"Connects to the socket of inboxd as a handler, and POSTs each message to --url as a\n"
 		"CloudEvent over HTTP, with the header Idempotency-Key. The status of the response is the\n"
 		"verdict. 2xx is done; a JSON body is then the result. 408, 409, 425, 3xx and 5xx are\n"
-		"retry, after the time in Retry-After if it is given. 429, and 503 with Retry-After, ask to\n"
-		"come later: no attempt is spent, and the service gets fewer messages for a while. Any other\n"
-		"4xx is dead. --status changes these verdicts. While the service cannot be reached, the\n"
-		"messages wait, and no attempt is spent.\n"
+		"retry, after the time in Retry-After if it is given. 429, and 503 with Retry-After, are\n"
+		"snooze: the message comes later and spends no attempt, and the service gets fewer messages\n"
+		"for a while. Any other 4xx is dead. --status changes these verdicts. While the service\n"
+		"cannot be reached, the messages wait and spend no attempt.\n"
 		"\n"
 		"SIGTERM lets open requests finish. forward reads no configuration file.\n", 0 },
 	{ COMMAND_VERSION, "version", "Print the version", "",
@@ -231,14 +231,14 @@ const struct option_row cli_options[] = {
 	{ 0, "consumer", "NAME", FOR(COMMAND_HANDLERS), KIND_ANY_TEXT, offsetof(struct cli, filter.consumer),
 		"with forget: only the handler of this consumer", NULL },
 	{ 0, "consumer", "NAME", FOR(COMMAND_SKIP), KIND_ANY_TEXT, offsetof(struct cli, filter.consumer),
-		"the consumer, empty: the one without a name; needed if messages of the key wait for several", NULL },
+		"the consumer; '' is the consumer without a name; needed if messages of the key wait for several consumers", NULL },
 	{ 0, "topic", "TOPIC", FOR_FILTER | FOR(COMMAND_KEYS) | FOR(COMMAND_BACKFILL), KIND_TEXT,
 		offsetof(struct cli, filter.topic),
 		"only messages of this topic", NULL },
 	{ 0, "topic", "TOPIC", FOR(COMMAND_VERIFY), KIND_TEXT, offsetof(struct cli, filter.topic),
 		"the topic to read again; required", NULL },
 	{ 0, "topic", "TOPIC", FOR(COMMAND_SKIP), KIND_TEXT, offsetof(struct cli, filter.topic),
-		"the topic of the key; needed if messages of the key wait in several", NULL },
+		"the topic of the key; needed if messages of the key wait in several topics", NULL },
 	{ 0, "topic", "TOPIC", FOR_PAUSES, KIND_TEXT, offsetof(struct cli, filter.topic),
 		"the topic", NULL },
 	{ 0, "consumer", "NAME", FOR_PAUSES, KIND_ANY_TEXT, offsetof(struct cli, filter.consumer),
@@ -248,7 +248,7 @@ const struct option_row cli_options[] = {
 	{ 0, "ingest", NULL, FOR(COMMAND_PAUSE), KIND_FLAG, offsetof(struct cli, ingest),
 		"with --topic: read nothing of the topic from Kafka either", NULL },
 	{ 0, "partition", "P", FOR(COMMAND_SKIP), KIND_OFFSET, offsetof(struct cli, range.partition),
-		"the partition; needed if messages of the key wait in several, and with ordering: partition", NULL },
+		"the partition; needed if messages of the key wait in several partitions, and with ordering: partition", NULL },
 	{ 0, "partition", "P", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, range.partition),
 		"only this partition", NULL },
 	{ 0, "from", "OFFSET", FOR(COMMAND_VERIFY), KIND_OFFSET, offsetof(struct cli, range.from),
@@ -286,7 +286,7 @@ const struct option_row cli_options[] = {
 	{ 0, "code", "CODE", FOR_FILTER, KIND_ANY_TEXT, offsetof(struct cli, filter.code),
 		"only messages with exactly this error code; empty: those without one", NULL },
 	{ 0, "trace", "ID", FOR_FILTER, KIND_TEXT, offsetof(struct cli, filter.trace),
-		"only messages of this trace: its id, or a traceparent; list prints the last one first", NULL },
+		"only messages of this trace; ID is the id of the trace, or a traceparent; list begins with the last message", NULL },
 	{ 0, "limit", "N", FOR_PAGES, KIND_COUNT, offsetof(struct cli, bounds.limit),
 		"maximum number of lines; default 100", NULL },
 	{ 0, "max", "N", FOR_PAGES, KIND_COUNT, offsetof(struct cli, bounds.limit),
@@ -329,7 +329,7 @@ const struct option_row cli_options[] = {
 	{ 0, "limit", "N", FOR_MANY, KIND_COUNT, offsetof(struct cli, bounds.limit),
 		"the same as --max", NULL },
 	{ 0, "again", NULL, FOR(COMMAND_BACKFILL), KIND_FLAG, offsetof(struct cli, again),
-		"also messages that a handler of the consumer has processed for another one", NULL },
+		"also copy messages that a handler of the consumer has processed for another consumer", NULL },
 	{ 0, "dry-run", NULL, FOR_CHANGE, KIND_FLAG, offsetof(struct cli, dry_run),
 		"print what would be done, and change nothing", NULL },
 	{ 'y', "yes", NULL, FOR_CHANGE | FOR_LISTS, KIND_FLAG, offsetof(struct cli, yes),

@@ -183,8 +183,8 @@ static int keep_record(
 	return 0;
 }
 
-/* A row that is held back, behind a refused one of this batch, may be the only one that shows whether PostgreSQL accepts
- * others. It is tried, and rolled back. */
+/* A row that is held back by a refused row of this batch may be the only row that can show whether PostgreSQL accepts other
+ * rows. So it is inserted, and rolled back. */
 static int try_held(const struct writing *w, size_t item, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -314,7 +314,8 @@ static int select_rows(const struct batch *batch, enum insert_result result, siz
 	return 0;
 }
 
-/* give_up() of rows. If its values are not the cause, the record holds back the later ones of its lane. */
+/* The function give_up() for rows. If the values of the row are not the cause, its record holds back the later records of
+ * its lane. */
 static int keep_as_reject(
 	const struct writing *w, size_t item, const struct err *why, struct err *err)
 {

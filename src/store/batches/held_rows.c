@@ -1,11 +1,11 @@
 /*
  * The rows of a batch that a reject holds back. PostgreSQL refused an earlier record of their lane for a reason outside of
- * that record, for example a trigger of the user. It will become a message when the cause is removed, and then later
- * records of its key must not have overtaken it (rule R10). So they become rejects, too, and all of them become messages in
- * their order (`inboxd replay --rejects`).
+ * that record, for example a trigger of the user. The earlier record can become a message when the cause is removed. Until
+ * then, no later record of its key may overtake it (rule R10). So the later records become rejects, too. `inboxd replay
+ * --rejects` makes messages of all of them, in their order.
  *
- * The table knows which lanes are held: a restart or another owner forgets none. It is asked only for partitions that may
- * have such rejects; one that was just taken may.
+ * The held lanes are known from the table, so a restart or a new owner of the partition loses none of them. The store reads
+ * the table only for partitions that may have such rejects. A partition that was just taken may have some.
  */
 #include <string.h>
 

@@ -12,9 +12,9 @@
  * rows in the list, the settle reads these numbers before it sends the COMMIT; the COMMIT is then
  * not part of the pipeline.
  *
- * Rows that emit events have a statement of their own, which is only sent if there are some. A list with
- * events that PostgreSQL refuses is halved, too, until their row is alone. It is not a proof against the database
- * that other rows were accepted: those may have no events. So such a row is always kept aside, and never an outage.
+ * Rows that emit events have a statement of their own, which is only sent if there are some. A list with events that
+ * PostgreSQL refuses is halved, too, until their row is alone. PostgreSQL may accept other rows only because they have no
+ * events, so this proves nothing about the database. Such a row is always set aside, and never counts as an outage.
  *
  * Rows that their handlers say they have completed come first: one statement counts them, and gives those the name of
  * their handler that lack it. Only if some are not completed are they read one by one.
@@ -609,7 +609,7 @@ static bool may_be_events(const struct settling *s, int r, const struct err *err
 	return r == FAULT_DATABASE && db_is_open(s->db) && db_error_may_be_row(err) && any_emits(s);
 }
 
-/* The row keeps its claim. Events are never left out. */
+/* The row keeps its claim. inboxd never settles a row without its events. */
 static void refuse(const struct settling *s, enum settle_status status, const struct err *why)
 {
 	struct settle_row *row = s->rows[0];
@@ -622,8 +622,8 @@ static void refuse(const struct settling *s, enum settle_status status, const st
 	note_stops(s);
 }
 
-/* `r`: the result of settling this row alone. Events that are wrong are the fault of the handler. Others are not: their
- * verdict is kept, and no attempt counts. */
+/* `r`: the result of settling this row alone. If an event is wrong, the handler has a fault, and the verdict must change.
+ * If something else refuses the event, the verdict is kept, and no attempt counts. */
 static int settle_alone(const struct settling *s, int r, struct err *err)
 {
 	if (is_bad_value(s, r, err) && !db_error_is_event(err))

@@ -66,9 +66,9 @@ enum dead_column {
 int dead_fetch(
 	struct db *db, const struct dead_request *request, struct rows **out, struct err *err);
 
-/* Records that `deaths` were produced. Afterwards, also after a fault, the list and `count` contain only the deaths that are
- * not recorded: their rows are locked at the moment, or PostgreSQL refuses to change them. Then `refusal` has the last error.
- * Call again for them later. */
+/* Records that `deaths` were produced. Afterwards, also after a fault, the list and `count` contain only the deaths that
+ * are not recorded. Their rows are locked at the moment, or PostgreSQL refuses to change them. `refusal` has the error of
+ * the last refused row. Call the function again for them later. */
 int dead_mark(
 	struct db *db, struct death *deaths, size_t *count, struct err *refusal, struct err *err);
 

@@ -1,8 +1,9 @@
 /*
  * Finds the rows that PostgreSQL refuses to change, for example because of a trigger or a foreign key of the user. A list
- * that fails is halved until such a row is alone; the other rows are done. Each part is a transaction of its own, so a constraint
- * or trigger that is deferred to the COMMIT concerns no other part. When no row at all is accepted, the cause is the
- * database: therefore a run ends after `refusals_left` refused rows, each of which costs some statements that fail.
+ * that fails is halved until such a row is alone; the other rows are done. Each part is a transaction of its own, so a
+ * constraint or trigger that is deferred to the COMMIT concerns no other part. If PostgreSQL accepts no row at all, the
+ * cause is the database. Each refused row costs some statements that fail, so a run ends after `refusals_left` refused
+ * rows.
  */
 #ifndef STORE_PG_HALVING_H
 #define STORE_PG_HALVING_H

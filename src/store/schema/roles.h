@@ -30,13 +30,13 @@ int roles_prefixes(struct db *db, struct rows **out, struct err *err);
 /* `prefix` as above. The caller frees the rows. */
 int roles_shared(struct db *db, const char *prefix, struct rows **out, struct err *err);
 
-/* What a user gets: the role with this end of its name, and CONNECT on the database if this user may grant that. */
+/* A user gets the role whose name ends with `suffix`. It also gets CONNECT on the database if the user of `db` may grant it. */
 struct roles_grant {
 	const char *prefix; /* NULL = that of the schema */
 	const char *suffix;
 	const char *user;
 };
-/* FAULT_DATABASE: also without such a user. */
+/* FAULT_DATABASE: PostgreSQL refuses the grant, or there is no such user. */
 int roles_grant(struct db *db, const struct roles_grant *grant, struct err *err);
 
 #endif
