@@ -36,8 +36,8 @@ type Rules struct {
 	// Scope returns the owner of the key, such as the authenticated tenant. Do not take it from a value that the client can
 	// choose. If Scope returns an error, the request does not run.
 	Scope func(*http.Request) (string, error)
-	// Fingerprint returns what is compared in place of the body. If it returns an error, the request does not run. nil: the body,
-	// without the boundary between the parts of a form, which can be another one in each copy.
+	// Fingerprint returns the bytes that are compared in place of the body. If it returns an error, the request does not run.
+	// nil: the body is compared, without the boundary between the parts of a form, because each copy can have another boundary.
 	Fingerprint  func(r *http.Request, body []byte) ([]byte, error)
 	Optional     bool          // requests without a key run, too, each in a transaction
 	Methods      []string      // nil: POST and PATCH
@@ -127,8 +127,8 @@ func (rules *Rules) read(w http.ResponseWriter, r *http.Request) (*keyedRequest,
 	return &keyedRequest{r, body, scope, fingerprint}, nil
 }
 
-// outlive returns a context that does not end when the client goes, but later: what the handler has begun, it can end and commit.
-// A deadline that an outer handler has set holds.
+// outlive returns a context that ends some time after the client has gone, so that the handler can end and commit its work.
+// The deadline of an outer handler still applies.
 func outlive(r *http.Request, after time.Duration) (context.Context, context.CancelFunc) {
 	lasting := context.WithoutCancel(r.Context())
 	var cancel context.CancelFunc
@@ -232,7 +232,7 @@ func (rules *Rules) begin(ctx context.Context, tx *transaction, r *keyedRequest)
 	return verdict, nil, answer, err
 }
 
-// withoutBoundary is the body as it is compared.
+// withoutBoundary returns the body without the boundary between the parts of a form.
 func withoutBoundary(r *http.Request, body []byte) ([]byte, error) {
 	kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || !strings.HasPrefix(kind, "multipart/") || parameters["boundary"] == "" {

@@ -78,7 +78,7 @@ export class Exchange {
     }
   }
 
-  /** One look at the key. A copy that waits for another one has no connection. */
+  /** Looks at the key once. A copy that waits for another one holds no connection between two looks. */
   private static async attempt(pool: TransactionPool, values: unknown[]): Promise<Exchange | Answer> {
     let exchange: Exchange | undefined;
     try {
@@ -143,7 +143,7 @@ export class Exchange {
     }
     this.ended = true;
     clearTimeout(this.timer);
-    // for outer middlewares, which compress for one copy
+    // outer middlewares may compress the response for this copy, so they get the header of the client back
     const headers = this.request?.headers ?? {};
     if (this.encodings === undefined) {
       delete headers['accept-encoding'];

@@ -93,7 +93,7 @@ function holdBack(response: ServerResponse, exchange: Exchange, next: (error?: u
     Object.assign(response, { statusCode: status, statusMessage });
     setHeaders(response, headers);
   };
-  /** The response is complete: it is the one that is stored and sent, whatever the program does with it now. */
+  /** Stores the complete response and sends it. Later changes by the program have no effect. */
   const finish = async (): Promise<void> => {
     const body = Buffer.concat(chunks);
     const { statusCode, statusMessage } = response;

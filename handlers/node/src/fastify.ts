@@ -33,8 +33,8 @@ interface Reply {
 const exchanges = new WeakMap<object, { exchange: Exchange; before: Record<string, unknown>; isAnswered: boolean }>();
 
 /**
- * Stores the first response, and sends it after the COMMIT. What the program sends meanwhile, for example because it throws, is
- * dropped. Errors of COMMIT become the error of the request; the response that Fastify then sends passes unchanged.
+ * Stores the first response, and sends it after the COMMIT. A response that the program sends meanwhile, for example because it throws,
+ * is dropped. An error of the COMMIT becomes the error of the request. The response that Fastify then sends is not changed.
  */
 async function onSend(request: object, reply: Reply, payload: unknown): Promise<unknown> {
   const found = exchanges.get(request);

@@ -1,12 +1,13 @@
 /**
- * What is compared in place of the body of a request: two copies with the same content have the same one. A middleware sees the body as
- * a parser has left it, and parsers put the files of a form elsewhere. A body of which a part might be missing here is refused.
+ * Computes the value that is compared in place of the body of a request. Two copies with the same content have the same value. A
+ * middleware sees the body as a parser has left it, and parsers put the files of a form into other fields of the request. If a part of
+ * the body might be missing in these fields, the request is refused.
  */
 
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 
-/** What both middlewares need of a request. */
+/** The part of a request that both middlewares use. */
 export interface KeyedRequest {
   method: string;
   url: string;
@@ -15,7 +16,7 @@ export interface KeyedRequest {
   body?: unknown;
 }
 
-/** The body cannot be compared. The words say why. */
+/** Thrown if the body cannot be compared. The message says why. */
 export class Unread extends Error {}
 
 /** A file as multer, express-fileupload, formidable or @fastify/multipart describe it. */
@@ -65,7 +66,7 @@ function isUnread(request: KeyedRequest): boolean {
   return (encoding !== undefined || Number(length ?? 0) > 0) && raw.readableEnded === false;
 }
 
-/** multer and @fastify/multipart leave a body also for a form without files. */
+/** True if a parser has read the form. multer and @fastify/multipart set a body also for a form without files. */
 function isComplete(request: KeyedRequest): boolean {
   const { body } = request;
   const isObject = typeof body === 'object' && body !== null;
@@ -83,7 +84,7 @@ async function partsOf(value: unknown, form: unknown): Promise<unknown> {
   if (!isPlain(value)) {
     return value;
   }
-  // a client can make neither a function nor a part of the form that has the form itself
+  // JSON of a client can contain neither a function nor an object that contains itself
   if (value['type'] === 'file' && typeof value['toBuffer'] === 'function') {
     return describe(value);
   }
@@ -94,7 +95,7 @@ async function partsOf(value: unknown, form: unknown): Promise<unknown> {
   return Object.fromEntries((await Promise.all(entries)) as [string, unknown][]);
 }
 
-/** A file, or an array or an object of files. No value here is one that a client can choose. */
+/** Describes a file, or an array or an object of files. The parser makes these values, so a client cannot choose them. */
 async function filesOf(value: unknown): Promise<unknown> {
   if (Array.isArray(value)) {
     return Promise.all(value.map(filesOf));
@@ -156,7 +157,7 @@ function bytesOf(body: unknown): Buffer {
   return Buffer.from(JSON.stringify(body, comparable) ?? '');
 }
 
-/** JSON would have an empty object in place of a Map, a URLSearchParams or a stream. */
+/** Refuses a Map, a URLSearchParams or a stream, because JSON.stringify() makes an empty object of it. */
 function comparable(_name: string, value: unknown): unknown {
   if (typeof value === 'bigint') {
     return `${value}n`;

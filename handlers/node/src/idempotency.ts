@@ -21,7 +21,7 @@ export interface IdempotencyOptions<Request = any> {
   methods?: readonly string[];
   /** How long a key is kept, as an interval of PostgreSQL. Default: 24 hours. */
   keep?: string;
-  /** What is compared in place of the body. Needed if a parser puts a part of the body where the middleware does not look for it. */
+  /** The value that is compared in place of the body. Needed if a parser puts a part of the body where the middleware does not look. */
   fingerprint?: (request: Request) => string | Uint8Array | Promise<string | Uint8Array>;
   /** How long a copy waits while another one runs, before it gets 409, in milliseconds. Default: 250. */
   wait?: number;
@@ -30,7 +30,7 @@ export interface IdempotencyOptions<Request = any> {
 }
 
 export interface Answer {
-  /** Of the database: why a request does not run. */
+  /** The verdict of the database if the request does not run. */
   verdict?: string;
   status: number;
   headers: Record<string, string>;

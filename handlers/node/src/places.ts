@@ -1,9 +1,9 @@
 /**
- * How many requests have a connection of a pool. One connection remains for the programs of these requests: if each connection belonged
- * to a request, and each program waited for another connection of the pool, none would end.
+ * Counts the requests that hold a connection of a pool. One connection is left for the programs of these requests. Without it, all
+ * connections could belong to requests whose programs wait for another connection of the pool, and none of them would end.
  */
 
-/** What a `Pool` of `pg` has. */
+/** The limits of a `Pool` of `pg`. */
 interface Limits {
   options?: { max?: number; connectionTimeoutMillis?: number };
 }
@@ -35,7 +35,7 @@ class Places {
     });
   }
 
-  /** The one that waits longest gets the place. */
+  /** Gives the place to the request that has waited longest. */
   give(): void {
     const [next] = this.waiting;
     if (next === undefined) {

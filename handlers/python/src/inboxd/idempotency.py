@@ -41,7 +41,7 @@ class Response:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the middleware does with which request.
+    """The rules of the middleware.
 
     ``scope`` gets the scope or environ of a request, and returns whose key it is: the tenant, as the server knows it.
     ``fingerprint`` gets the same and the body, and returns what is compared in place of the body. None: the body, without the
@@ -106,7 +106,7 @@ class Exchange:
         return [*trace, headers("idempotency-key"), method, target, content, *rules]
 
     def pauses(self) -> Iterator[float]:
-        """How long a copy that is busy waits before each of its looks, without a connection."""
+        """The times in seconds that a busy copy waits before each look. It holds no connection meanwhile."""
         look, left = _FIRST_LOOK, self.rules.wait.total_seconds()
         while left > 0:
             yield min(look, left)
@@ -177,7 +177,7 @@ def headers_of(response: Response) -> list[tuple[str, str]]:
 
 
 def _without_boundary(content_type: str, body: bytes) -> bytes:
-    """The body as it is compared."""
+    """The body without the boundary between the parts of a form."""
     header = Message()
     header["content-type"] = content_type
     boundary = header.get_boundary()

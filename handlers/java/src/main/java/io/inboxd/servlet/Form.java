@@ -23,7 +23,7 @@ import java.util.Objects;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** The forms of HTML in the body of a request: their parameters, and what two copies of them have in common. */
+/** Reads a form of HTML in the body of a request: its parameters, and the bytes that must be the same in two copies. */
 final class Form {
     private static final Pattern BOUNDARY =
             Pattern.compile(";\\s*boundary=(?:\"([^\"]+)\"|([^\\s;]+))", Pattern.CASE_INSENSITIVE);
@@ -77,7 +77,7 @@ final class Form {
         return compared.toString().getBytes(ISO_8859_1);
     }
 
-    /** What the parts have: names, types and contents. */
+    /** A digest of the names, types and contents of the parts. */
     static byte[] digestOf(Collection<Part> parts) throws IOException {
         ByteArrayOutputStream compared = new ByteArrayOutputStream();
         for (Part part : parts) {

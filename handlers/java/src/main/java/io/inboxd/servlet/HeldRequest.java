@@ -28,7 +28,7 @@ final class HeldRequest extends HttpServletRequestWrapper {
     private ByteArrayInputStream rest;
     private Map<String, String[]> parameters;
 
-    /** The request does not run, and gets this reply. */
+    /** Thrown if the request does not run. The client gets {@code reply}. */
     static final class Refusal extends Exception {
         private static final long serialVersionUID = 1;
         final transient Reply reply;
@@ -98,12 +98,12 @@ final class HeldRequest extends HttpServletRequestWrapper {
         }
     }
 
-    /** The next one who reads the body gets all of it. */
+    /** Sets the body back to its beginning, so that the next reader gets all of it. */
     void rewind() {
         rest = new ByteArrayInputStream(body);
     }
 
-    /** What two copies of the request have in common. */
+    /** The bytes that must be the same in two copies of the request. */
     byte[] compared() throws IOException {
         return parts == null ? Form.withoutBoundary(this, body) : Form.digestOf(parts);
     }
@@ -124,7 +124,7 @@ final class HeldRequest extends HttpServletRequestWrapper {
         return startAsync();
     }
 
-    /** The copies that get the stored response may accept another encoding than this one. */
+    /** Hides the encodings of this copy, because a copy that gets the stored response may accept other ones. */
     @Override
     public String getHeader(String name) {
         return "Accept-Encoding".equalsIgnoreCase(name) ? "identity" : super.getHeader(name);
@@ -137,7 +137,7 @@ final class HeldRequest extends HttpServletRequestWrapper {
                 : super.getHeaders(name);
     }
 
-    /** The container does not see the body any more, but it has the parameters of the query, and those of the parts that it has read. */
+    /** Adds the parameters of the body. The container has only those of the query, and those of the parts that it has read. */
     @Override
     public Map<String, String[]> getParameterMap() {
         if (parameters == null) {

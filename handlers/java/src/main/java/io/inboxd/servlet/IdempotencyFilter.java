@@ -24,7 +24,8 @@ import javax.sql.DataSource;
  * commit together, before the client gets the response. An exception, a response of 500 or more, and 401, 403, 408, 409, 425 and 429
  * roll back: the next copy of the request runs again. The database has the rules (docs/idempotency-keys.md of the repository).
  *
- * <p>The filter reads the body. {@code getParameter()} and {@code getParts()} have what is in it. It does not support asynchronous servlets.
+ * <p>The filter reads the body. {@code getParameter()} and {@code getParts()} return the content of the body. The filter does not support
+ * asynchronous servlets.
  */
 public class IdempotencyFilter implements Filter {
     /** The attribute of the request with its {@link Connection}. The servlet does not commit, and does not close it. */
