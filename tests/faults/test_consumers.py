@@ -140,9 +140,10 @@ def test_lost_answers_lose_nothing(both):
     ends_clean(both)
 
 
-def test_a_rename_between_a_lost_commit_and_its_check_is_noticed(make_inboxd, inbox, streams, topic):
+def test_a_rename_between_a_lost_commit_and_its_check_is_noticed(make_inboxd, inbox, streams, make_topic):
     """The epoch and the watermark have both changed. The next batch has the new epoch, so nothing but the names stops it."""
-    one = Armed(make_inboxd({"worker": {"lease": "60s"}}))  # the names are read every 20 s otherwise
+    topic = make_topic(partitions=1)  # a partition whose epoch alone has changed would show the rename
+    one = Armed(make_inboxd({"kafka": {"topics": [topic]}, "worker": {"lease": "60s"}}))  # the names are read every 20 s otherwise
     one.sidecar.start()
     one.arm("error_after_store error", "before_resync hold")
     streams.events(topic, ["a"])
