@@ -13,9 +13,9 @@
  * Several threads reach some points. THREAD:NAME counts the hits of the threads with this name (thread_start(), with `_`
  * for a space), and the others pass.
  *
- * Actions: kill (SIGKILL to itself), stop (SIGSTOP), delay:MS, hold (waits until the file has no such rule, at most a
- * minute), error (FAULT_ERROR() becomes true; at a FAULT_POINT() it does nothing). What is done is appended to FILE.hits, a line `NAME ACTION`
- * as in the rule, before it is done. Any thread.
+ * Actions: kill (SIGKILL to itself), stop (SIGSTOP; the thread does nothing behind the point), delay:MS, hold (waits until
+ * the file has no such rule, at most a minute), error (FAULT_ERROR() becomes true; at a FAULT_POINT() it does nothing).
+ * What is done is appended to FILE.hits, a line `NAME ACTION` as in the rule, before it is done. Any thread.
  */
 #ifndef BASE_FAULTPOINT_H
 #define BASE_FAULTPOINT_H

@@ -154,21 +154,30 @@ def test_a_relay_that_was_stopped_for_40_seconds_wakes_beside_its_successor(make
     assert second.metric("inboxd_outbox_leader") == 1
 
 
+def is_stopped(sidecar):
+    with open(f"/proc/{sidecar.pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0] == "T"
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("point", ["outbox_sent", "outbox_answered"])
 def test_a_transactional_relay_that_was_stopped_is_fenced_by_its_successor(make_inboxd, outbox, streams, make_topic, point):
     """Its transaction in Kafka is aborted, so readers of committed records see no event twice. Behind outbox_answered it
-    does not look at its election before it tries to commit."""
+    does not look at its election before it tries to commit. No other election may happen, also on a busy host: it would
+    publish again what is committed and not recorded. So the successor starts behind the stop, and only its lease is short.
+    An instance fences others after a lease of its own."""
     events = make_topic(partitions=1)
-    pair = [make_inboxd(outbox={**ON, "producer": "transactional"}, kafka=SOON, worker=SHORT_LEASE) for _ in range(2)]
+    pair = [make_inboxd(outbox={**ON, "producer": "transactional"}, kafka=SOON, worker=worker) for worker in ({}, SHORT_LEASE)]
     armed = Armed(pair[0])
     pair[0].start()
     eventually(lambda: pair[0].metric("inboxd_outbox_leader") == 1)
-    pair[1].start()
     with Writers(outbox, events) as writers:
         eventually(lambda: writers.total() > 200)
         armed.arm(f"{point} stop")
         armed.wait_hit(point)
+        eventually(lambda: is_stopped(pair[0]))
+        assert point == "outbox_sent" or streams.stable_end(events) < sum(streams.log_end(events).values())
+        pair[1].start()
         eventually(lambda: pair[1].metric("inboxd_outbox_leader") == 1, timeout=60)
         more = pair[1].metric("inboxd_outbox_published_total") + 200
         eventually(lambda: pair[1].metric("inboxd_outbox_published_total") > more, timeout=60)

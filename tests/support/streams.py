@@ -3,7 +3,7 @@
 import itertools
 import time
 
-from confluent_kafka import (Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException,
+from confluent_kafka import (Consumer, ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException,
                              Producer, TopicPartition)
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType
 
@@ -106,6 +106,12 @@ class Streams:
     def log_end(self, topic):
         """{partition: offset after the last record}"""
         return self._list_offsets(topic, OffsetSpec.latest())
+
+    def stable_end(self, topic):
+        """The offset in partition 0 behind which transactions are open: readers of committed records wait there."""
+        partition = TopicPartition(topic, 0)
+        answer = self.kafka.admin().list_offsets({partition: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
+        return answer[partition].result(30).offset
 
     def log_start(self, topic):
         return self._list_offsets(topic, OffsetSpec.earliest())
