@@ -358,9 +358,10 @@ const struct option option_table[] = {
 			"brokers and topics do not count." },
 	{ "outbox", "producer", OPTION_ENUM, .text = "idempotent", .words = outbox_producer_words,
 		AT(outbox.producer),
-		.help = "`transactional` sends each batch in a Kafka transaction. Receivers that read "
-			"only committed records then never get a record from an instance that is "
-			"no longer elected." },
+		.help = "`transactional` sends each batch in a Kafka transaction. When another "
+			"instance is elected and publishes its first event, the brokers refuse "
+			"the transactions of the earlier one. Receivers that read only committed "
+			"records get fewer copies, but can still get some. See docs/outbox.md." },
 
 	{ "worker", "connections", OPTION_INT, .text = "2", .min = 1, .max = 64,
 		AT(worker.connections),
