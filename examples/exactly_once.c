@@ -13,10 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Errors that are not caused by the message: connection, standby, deadlock, no resources, shutdown. */
+/* Errors that are not caused by the message: connection, standby, deadlock, no resources, a lock of others, shutdown. */
 static bool is_away(const char *code)
 {
-	static const char *const away[] = { "08", "25006", "40", "53", "57P" };
+	static const char *const away[] = { "08", "25006", "40", "53", "55006", "55P03", "57P" };
 
 	for (size_t i = 0; i < sizeof(away) / sizeof(away[0]); i++) {
 		if (strncmp(code, away[i], strlen(away[i])) == 0)
@@ -64,7 +64,7 @@ static void handle(struct inbox_delivery *delivery, void *arg)
 	}
 	fputs(PQerrorMessage(*db), stderr);
 	if (is_away(code)) /* also if the COMMIT took place: a snooze does not change a completed message */
-		inbox_delivery_snooze(delivery, 1000);
+		inbox_delivery_snooze_with(delivery, 1000, PQerrorMessage(*db), code);
 	else if (strcmp(code, "IB001") == 0) /* the claim is lost; nothing was committed here */
 		inbox_delivery_settled(delivery);
 	else

@@ -10,8 +10,8 @@ PATH = sys.argv[1] if len(sys.argv) > 1 else \
     os.environ.get("INBOXD_SOCKET_PATH", "/run/inboxd/inbox.sock")
 HELLO = {"protocol": [1], "handler": "invoices", "client": "exactly_once.py/1", "max_in_flight": 8,
          "subscribe": [{"topic": "orders"}]}
-# Not the message's fault: the connection, a standby, a deadlock, no room, a shutdown.
-AWAY = ("08", "25006", "40", "53", "57P")
+# Not the message's fault: the connection, a standby, a deadlock, no room, a lock of others, a shutdown.
+AWAY = ("08", "25006", "40", "53", "55006", "55P03", "57P")
 database, stopping, sending, sock = None, threading.Event(), threading.Lock(), None
 
 def make_invoice(claim, order):
@@ -33,7 +33,7 @@ def handle(delivery, event):
             if database is not None:
                 database.close()           # it may be a standby: the next message connects again
             print(error, file=sys.stderr, flush=True)
-            return {"status": "snooze", "delay_ms": 1000}
+            return {"status": "snooze", "delay_ms": 1000, "reason": str(error), "code": code}
         if code != "IB001":                # IB001: the claim is lost; nothing was committed here
             return {"status": "retry", "reason": str(error), "code": code}
     return {"status": "settled"}

@@ -215,6 +215,9 @@ INBOX_API int inbox_delivery_dead(
 /* The message is delivered again after delay_ms, 100 at least; negative = the configured backoff. This
  * spends no attempt. */
 INBOX_API int inbox_delivery_snooze(struct inbox_delivery *delivery, int64_t delay_ms);
+/* The same with the reason why the message waits, and its code, as for inbox_delivery_retry(). */
+INBOX_API int inbox_delivery_snooze_with(
+	struct inbox_delivery *delivery, int64_t delay_ms, const char *reason, const char *code);
 /* inbox.complete() was called with the claim, in a transaction that has committed. */
 INBOX_API int inbox_delivery_settled(struct inbox_delivery *delivery);
 /* The message was not tried, for example because an earlier one of its key was not finished. It is delivered again

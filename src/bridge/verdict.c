@@ -77,7 +77,7 @@ static int send_verdict(struct inbox_delivery *delivery, const struct bridge_ver
 	case BRIDGE_DEAD:
 		return inbox_delivery_dead(delivery, reason, code);
 	case BRIDGE_SNOOZE:
-		return inbox_delivery_snooze(delivery, verdict->delay_ms);
+		return inbox_delivery_snooze_with(delivery, verdict->delay_ms, reason, code);
 	case BRIDGE_SETTLED:
 		return inbox_delivery_settled(delivery);
 	case BRIDGE_SKIPPED:

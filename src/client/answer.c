@@ -296,9 +296,17 @@ int inbox_delivery_dead(struct inbox_delivery *delivery, const char *reason, con
 
 int inbox_delivery_snooze(struct inbox_delivery *delivery, int64_t delay_ms)
 {
+	return inbox_delivery_snooze_with(delivery, delay_ms, NULL, NULL);
+}
+
+int inbox_delivery_snooze_with(
+	struct inbox_delivery *delivery, int64_t delay_ms, const char *reason, const char *code)
+{
 	const struct ih_verdict verdict = {
 		.status = IH_SNOOZE,
 		.delay_ms = delay_ms,
+		.reason = reason,
+		.code = code,
 	};
 
 	return ih_answer(delivery, &verdict);

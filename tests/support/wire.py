@@ -189,8 +189,8 @@ def dead(reason=None, code=None):
     return _without_none(status="dead", reason=reason, code=code)
 
 
-def snooze(delay_ms):
-    return {"status": "snooze", "delay_ms": delay_ms}
+def snooze(delay_ms, reason=None, code=None):
+    return _without_none(status="snooze", delay_ms=delay_ms, reason=reason, code=code)
 
 
 def settled():

@@ -196,6 +196,8 @@ def test_retry_after_is_the_delay_and_can_ask_for_it_without_an_attempt(inboxd, 
             """SELECT retry_count, processed_at, extract(epoch FROM available_at - now()) / 60 AS minutes FROM inbox.messages
                WHERE event_id = %s AND (processed_at IS NOT NULL OR available_at > now() + interval '1 minute')""", [name])), None))
         assert row["retry_count"] == attempts and (row["processed_at"] or 58 < row["minutes"] <= 60)
+    assert inbox.query("SELECT error, error_code, attempts FROM inbox.messages WHERE event_id = 'a429'") == [
+        {"error": "the service answered 429", "error_code": "HTTP_429", "attempts": None}]
     eventually(lambda: client.stderr.count("event=message_put_off") == 2)
     assert "event=service_busy" not in client.stderr
 

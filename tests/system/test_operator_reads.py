@@ -146,7 +146,7 @@ def test_show_of_a_seq_selects_one_source_and_one_consumer(inboxd, topic, inbox)
 
 def test_show_of_a_parked_message_says_when_the_one_before_it_is_due(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(retry={"backoff": "1h", "backoff_max": "1h"})
-    handler(sidecar, by_id({"a": retry(reason="upstream 503"), "c": snooze(3_600_000)}), name="billing")
+    handler(sidecar, by_id({"a": retry(reason="upstream 503"), "c": snooze(3_600_000, "closed at night", "NIGHT")}), name="billing")
     streams.events(topic, ["a", "b"], key=lambda _: "k1")
     streams.events(topic, ["c", "d"], key=lambda _: "k2")
     streams.events(topic, ["e"])
@@ -157,6 +157,9 @@ def test_show_of_a_parked_message_says_when_the_one_before_it_is_due(start_inbox
         run(sidecar, "show", "b")
     assert f"\n  waits for: event c of its key (seq {seq['c']}), which is waiting, due at {due['c']}\n" in run(sidecar, "show", "d")
     assert "\n  handler: billing\n" in run(sidecar, "show", "e")
+    shown = run(sidecar, "show", "c")
+    assert "\n  status: waiting\n" in shown and "\n  error: closed at night\n  code: NIGHT\n  attempts spent: 0\n" in shown
+    assert "attempt 1" not in shown and inbox.message("c")["attempts"] is None
 
 
 # Dead messages by the time of death

@@ -121,7 +121,7 @@ def test_sqlstates_of_inboxd_are_verdicts(service, start, send, inbox, db):
     dead = inbox.wait_status("d1", "dead")
     assert (dead["retry_count"], dead["error_code"], dead["error"], dead["handler"]) == (1, "IB100", "schema v9", "billing")
     snoozed = inbox.wait_status("s1", "waiting")
-    assert snoozed["retry_count"] == 0
+    assert (snoozed["retry_count"], snoozed["error_code"], snoozed["error"]) == (0, "IB101", "upstream is away")
     left = inbox.value("SELECT extract(epoch FROM available_at - now()) FROM inbox.messages WHERE event_id = 's1'")
     assert 3000 < left <= 3600
     inbox.wait_processed(1)

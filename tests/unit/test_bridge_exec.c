@@ -198,7 +198,9 @@ static void the_text_behind_the_word_is_the_reason_or_the_delay(void **state)
 	assert_string_equal(verdict.reason, "schema v9 {unknown}");
 	verdict = read_answer(*state, "retry \xd0\xbd\xd0\xb5\xd1\x82 5", 0);
 	assert_string_equal(verdict.reason, "\xd0\xbd\xd0\xb5\xd1\x82 5");
-	assert_int_equal(read_answer(*state, "snooze 5s", 0).delay_ms, 5000);
+	verdict = read_answer(*state, "snooze 5s", 0);
+	assert_int_equal(verdict.delay_ms, 5000);
+	assert_string_equal(verdict.reason, "");
 	assert_int_equal(read_answer(*state, "snooze", 0).delay_ms, -1);
 }
 

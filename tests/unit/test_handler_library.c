@@ -691,6 +691,8 @@ static void each_verdict_is_a_line(void **state)
 	assert_int_equal(inbox_delivery_dead(deliver(world, PLAIN("d5")), "schema", "SCHEMA"), 0);
 	assert_int_equal(inbox_delivery_snooze(deliver(world, PLAIN("d6")), -7), 0);
 	assert_int_equal(inbox_delivery_settled(deliver(world, PLAIN("d7"))), 0);
+	assert_int_equal(
+		inbox_delivery_snooze_with(deliver(world, PLAIN("d8")), 5, "night", "N"), 0);
 	turn(world, 0);
 	sidecar_reads(world, DONE("d1"));
 	sidecar_reads(world, ANSWERED("d2", "\"status\":\"done\",\"result\":{ \"a\": 1}"));
@@ -701,6 +703,8 @@ static void each_verdict_is_a_line(void **state)
 		ANSWERED("d5", "\"status\":\"dead\",\"reason\":\"schema\",\"code\":\"SCHEMA\""));
 	sidecar_reads(world, ANSWERED("d6", "\"status\":\"snooze\""));
 	sidecar_reads(world, ANSWERED("d7", "\"status\":\"settled\""));
+	sidecar_reads(world, ANSWERED("d8", "\"status\":\"snooze\",\"delay_ms\":5,\"reason\":"
+					    "\"night\",\"code\":\"N\""));
 }
 
 static const struct inbox_event an_event = { .topic = "out", .type = "made" };

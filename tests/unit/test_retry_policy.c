@@ -152,10 +152,16 @@ static void a_snooze_spends_no_attempt(void **state)
 
 	(void)state;
 	snooze.delay_ms = 5000;
-	(void)retry_policy_answer(&rules, &entry, &snooze, NULL);
+	snooze.reason = bytes_of("the service answered 429");
+	snooze.code = bytes_of("HTTP_429");
+	assert_int_equal(retry_policy_answer(&rules, &entry, &snooze, NULL), 0);
 	assert_int_equal(entry.verdict.outcome, SETTLE_WAITING);
 	assert_int_equal(entry.verdict.delay_ms, 5000);
 	assert_int_equal(entry.verdict.retry_count, 1);
+	assert_string_equal(entry.verdict.error, "the service answered 429");
+	assert_string_equal(entry.verdict.error_code, "HTTP_429");
+	assert_false(entry.verdict.suspect); /* with an error it would be a crash in the history */
+	retry_policy_clear(&entry);
 }
 
 static void a_snooze_waits_at_least_a_tenth_of_a_second(void **state)

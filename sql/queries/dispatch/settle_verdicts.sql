@@ -3,8 +3,9 @@
 -- $1 own id, $2 seqs, $3 delivery counts, $4 outcome (0 processed, 1 dead, 2 waiting, 3 parked),
 -- $5 delay in ms, $6 retry counts, $7 crash counts, $8 suspect, $9 errors and $10 codes (NULL = keep),
 -- $11 results, $12 handlers, kept of what ends here. What failed (dead, an attempt spent, a crash with its error) goes
--- to the history, which keeps the last ten of them and whatever operators did. Back: seq and delivery count of those
--- that were still ours. CASE: as in settle_done.
+-- to the history, which keeps the last ten of them and whatever operators did. A snooze can have an error, too, and is no
+-- failure. Only a crash has an error and makes a suspect; its count was raised before the delivery, so it does not differ here.
+-- Back: seq and delivery count of those that were still ours. CASE: as in settle_done.
 UPDATE inbox.inbox_messages m
 SET processed_at = CASE WHEN v.outcome = 0 THEN now() END,
     dead_at = CASE WHEN v.outcome = 1 THEN now() END,
@@ -15,7 +16,7 @@ SET processed_at = CASE WHEN v.outcome = 0 THEN now() END,
     error = coalesce(v.error, m.error), error_code = coalesce(v.error_code, m.error_code),
     result = coalesce(v.result, m.result),
     handler = CASE WHEN v.outcome < 2 THEN v.handler ELSE m.handler END,
-    attempts = CASE WHEN v.outcome = 1 OR v.retry_count > m.retry_count OR (v.outcome = 2 AND v.error IS NOT NULL)
+    attempts = CASE WHEN v.outcome = 1 OR v.retry_count > m.retry_count OR (v.outcome = 2 AND v.suspect AND v.error IS NOT NULL)
                THEN (
         SELECT jsonb_agg(h.entry ORDER BY h.n)
         FROM (SELECT e.entry, e.n, e.entry ? 'attempt' AS failure,

@@ -191,6 +191,7 @@ static void read_words(struct bytes line, struct reading *reading)
 	if (!duration_read(verdict->reason, &verdict->delay_ms) || verdict->delay_ms > DELAY_MAX_MS)
 		reading->problem =
 			"the text behind snooze is not a duration such as 5s, at most 366 days";
+	verdict->reason[0] = '\0'; /* it is the delay */
 }
 
 static struct bytes without_margin(struct bytes line)

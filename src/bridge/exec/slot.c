@@ -185,21 +185,17 @@ static void begin_time(struct slot *slot, const struct exec_options *options)
 	slot->extend_end_ms = now_ms + options->extend_ms;
 }
 
-static int snooze(struct slot *slot, struct err *err)
-{
-	return answer(slot,
-		&(struct bridge_verdict){
-			.status = BRIDGE_SNOOZE, .delay_ms = SLOT_START_AGAIN_MS },
-		err);
-}
-
 /* The message comes again and spends no attempt, because the command has not seen it. */
 static int put_off_message(struct slot *slot, const char *why, struct err *err)
 {
+	struct bridge_verdict verdict = { .status = BRIDGE_SNOOZE,
+		.delay_ms = SLOT_START_AGAIN_MS };
+
+	bridge_text_put(verdict.reason, sizeof(verdict.reason), bytes_of(why));
 	log_warn("command_not_started", LOG_STR("error", why),
 		LOG_INT("retry_in_ms", SLOT_START_AGAIN_MS),
 		LOG_STR("next", "the message comes again, and spends no attempt"));
-	return snooze(slot, err);
+	return answer(slot, &verdict, err);
 }
 
 static void write_start_error(

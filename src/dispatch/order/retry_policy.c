@@ -99,9 +99,9 @@ static bool has_texts(const struct entry *entry, const struct verdict *verdict)
 	case STATUS_RETRY:
 	case STATUS_TIMEOUT:
 	case STATUS_DEAD:
+	case STATUS_SNOOZE:
 		return (verdict->reason.data == NULL || entry->texts.error != NULL) &&
 		       (verdict->code.data == NULL || entry->texts.error_code != NULL);
-	case STATUS_SNOOZE:
 	case STATUS_SKIPPED:
 		return true;
 	case STATUS_SETTLED:
@@ -147,7 +147,7 @@ int retry_policy_answer(const struct retry_rules *rules, struct entry *entry,
 		break;
 	}
 	if (verdict->status == STATUS_RETRY || verdict->status == STATUS_TIMEOUT ||
-		verdict->status == STATUS_DEAD)
+		verdict->status == STATUS_DEAD || verdict->status == STATUS_SNOOZE)
 		set_error(entry, copy(verdict->reason), copy(verdict->code));
 	return has_texts(entry, verdict) ? 0 : err_memory(err);
 }

@@ -197,7 +197,9 @@ static void dead(struct inbox_delivery *delivery)
 
 static void snooze(struct inbox_delivery *delivery)
 {
-	inbox_delivery_snooze(delivery, number(delivery, "delayms"));
+	inbox_delivery_snooze_with(delivery, number(delivery, "delayms"),
+		inbox_delivery_attribute(delivery, "reason"),
+		inbox_delivery_attribute(delivery, "code"));
 }
 
 static void settled(struct inbox_delivery *delivery)
