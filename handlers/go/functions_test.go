@@ -43,6 +43,9 @@ func TestWhatAFunctionReturnsIsTheVerdict(t *testing.T) {
 		"data":               {&inboxd.DataError{Err: boom}, object{"status": "retry", "reason": "boom", "code": "DATA"}},
 		"PostgreSQL":         {&sqlError{"23505", "duplicate key"}, object{"status": "retry", "reason": "duplicate key", "code": "23505"}},
 		"PostgreSQL is away": {&sqlError{"57P01", "shutting down"}, object{"status": "snooze", "delay_ms": 1000, "reason": "shutting down", "code": "57P01"}},
+		"a lock of others":   {&sqlError{"55P03", "lock timeout"}, object{"status": "snooze", "delay_ms": 1000, "reason": "lock timeout", "code": "55P03"}},
+		"an object in use":   {&sqlError{"55006", "in use"}, object{"status": "snooze", "delay_ms": 1000, "reason": "in use", "code": "55006"}},
+		"a wrong state":      {&sqlError{"55000", "no such state"}, object{"status": "retry", "reason": "no such state", "code": "55000"}},
 		"a lost claim":       {&sqlError{"IB001", "claim 1.1.17 is lost"}, object{"status": "settled"}},
 	} {
 		t.Run(name, func(t *testing.T) {

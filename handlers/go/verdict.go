@@ -213,8 +213,8 @@ func verdictOf(err error) *Verdict {
 	return Retry(Backoff, err).WithCode(codeOf(err))
 }
 
-// The SQLSTATEs that a message has not caused: connection, standby, deadlock, no resources, shutdown.
-var awayStates = regexp.MustCompile(`^(08|25006|40|53|57P)`)
+// The SQLSTATEs that a message has not caused: connection, standby, deadlock, no resources, a lock of others, shutdown.
+var awayStates = regexp.MustCompile(`^(08|25006|40|53|55006|55P03|57P)`)
 
 // away is the verdict for a failure of the database: it spends no attempt.
 func away(err error) *Verdict {

@@ -185,7 +185,7 @@ func (e sqlError) Error() string    { return string(e) }
 func (e sqlError) SQLState() string { return string(e) }
 
 func TestAResponseThatCannotBeStoredIsAnErrorOfTheService(t *testing.T) {
-	for _, state := range []sqlError{"IB010", "25P02", "42501"} {
+	for _, state := range []sqlError{"IB010", "25P02", "42501", "55000"} {
 		tx := &fakeTx{fail: map[string]error{"complete": state}}
 		w := post(tx, idempotency.Rules{}, created, "k")
 		expect(t, []any{w.Code, w.Header().Get("Retry-After")}, []any{500, ""})
@@ -194,7 +194,7 @@ func TestAResponseThatCannotBeStoredIsAnErrorOfTheService(t *testing.T) {
 }
 
 func TestADatabaseThatIsAwayIsNoErrorOfTheService(t *testing.T) {
-	for _, state := range []sqlError{"57P01", "40001", "08006", "53300", "25006"} {
+	for _, state := range []sqlError{"57P01", "40001", "08006", "53300", "25006", "55P03", "55006"} {
 		tx := &fakeTx{fail: map[string]error{"complete": state}}
 		w := post(tx, idempotency.Rules{}, created, "k")
 		expect(t, []any{w.Code, w.Header().Get("Retry-After")}, []any{503, "1"})

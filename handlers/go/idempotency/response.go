@@ -26,7 +26,7 @@ const maxResponse = 1 << 20
 
 // The database is unavailable or busy: the classes 08, 40, 53 and 57 of SQLSTATE, and a server that is read-only. The other errors are the
 // service's: an argument is wrong, a right is missing, or a statement of the handler failed, and the handler went on.
-var away = regexp.MustCompile(`^(08|40|53|57|25006)`)
+var away = regexp.MustCompile(`^(08|25006|40|53|55006|55P03|57)`)
 
 func (r *response) Header() http.Header {
 	return r.header

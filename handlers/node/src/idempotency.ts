@@ -47,7 +47,7 @@ export const BEGIN = `SELECT verdict, token, status, headers::text, body,
 export const COMPLETE = `SELECT commits, expires FROM inbox.http_request_complete($1::text, $2::int, $3::text::jsonb, $4::bytea)`;
 
 /** SQLSTATE: the database is away or busy. The other errors of PostgreSQL are the service's. */
-const AWAY = /^(08|40|53|57|25006)/;
+const AWAY = /^(08|25006|40|53|55006|55P03|57)/;
 /** Codes of sockets and the resolver, such as ECONNREFUSED; those of mistakes, such as ERR_INVALID_ARG_TYPE, are not. */
 const SOCKET = /^E(?!RR_)[A-Z_]+$/;
 /** What `pg` says without a code, of connections, its pool and its time limits. */

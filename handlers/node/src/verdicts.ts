@@ -8,8 +8,8 @@ const RESULT_MAX = 1 << 20; // inboxd stores no longer one
 const EMIT_MAX = 8 << 20;
 const AWAY_DELAY_MS = 1000;
 const CLAIM_LOST = 'IB001';
-// SQLSTATEs that the message has not caused: connection, standby, deadlock, no resources, shutdown.
-const AWAY = /^(08|25006|40|53|57P)/;
+// SQLSTATEs that the message has not caused: connection, standby, deadlock, no resources, a lock of others, shutdown.
+const AWAY = /^(08|25006|40|53|55006|55P03|57P)/;
 
 /** The reason, as every error has it, and more of a {@link Verdict}. */
 export interface VerdictOptions extends ErrorOptions {

@@ -17,7 +17,7 @@ function databaseError(code) {
   return Object.assign(new Error('a text of the server'), { name: 'error', severity: 'ERROR', code });
 }
 
-const away = { status: 'snooze', delay_ms: 1000, reason: 'error: a text of the server', code: '40P01' };
+const away = (code) => ({ status: 'snooze', delay_ms: 1000, reason: 'error: a text of the server', code });
 
 const VERDICTS = [
   ['nothing', () => {}, { status: 'done' }],
@@ -78,7 +78,14 @@ const VERDICTS = [
   ['undefined', throwing(undefined), { status: 'retry', reason: 'undefined' }],
   ['ClaimLost', throwing(new ClaimLost('claim 1.1.17 is lost')), { status: 'settled' }],
   ['IB001', throwing(databaseError('IB001')), { status: 'settled' }],
-  ['a deadlock', throwing(databaseError('40P01')), away],
+  ['a deadlock', throwing(databaseError('40P01')), away('40P01')],
+  ['a lock of others', throwing(databaseError('55P03')), away('55P03')],
+  ['an object in use', throwing(databaseError('55006')), away('55006')],
+  [
+    'a wrong state',
+    throwing(databaseError('55000')),
+    { status: 'retry', reason: 'error: a text of the server', code: '55000' },
+  ],
   [
     'an error of the data',
     throwing(databaseError('23505')),

@@ -156,6 +156,7 @@ for (const [name, serve] of Object.entries(SERVERS)) {
     new Error('timeout exceeded when trying to connect'),
     new Error('Connection terminated unexpectedly'),
     Object.assign(new Error('the database system is shutting down'), { severity: 'FATAL', code: '57P03' }),
+    Object.assign(new Error('canceling statement due to lock timeout'), { severity: 'ERROR', code: '55P03' }),
   ]) {
     test(`${name}: a database that is away is 503: ${error.message}`, async (t) => {
       logged(t);

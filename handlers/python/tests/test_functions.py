@@ -61,9 +61,16 @@ class DatabaseError(Exception):
         (raising(SystemExit(3)), {"status": "retry", "reason": "RuntimeError: SystemExit(3)", "code": "RuntimeError"}),
         (raising(inboxd.ClaimLost("claim 1.1.17 is lost")), {"status": "settled"}),
         (raising(DatabaseError("IB001")), {"status": "settled"}),
-        (
-            raising(DatabaseError("40P01")),
-            {"status": "snooze", "delay_ms": 1000, "reason": "DatabaseError: a text of the server", "code": "40P01"},
+        *(
+            (
+                raising(DatabaseError(code)),
+                {"status": "snooze", "delay_ms": 1000, "reason": "DatabaseError: a text of the server", "code": code},
+            )
+            for code in ("40P01", "55P03", "55006")
+        ),
+        *(
+            (raising(DatabaseError(code)), {"status": "retry", "reason": "DatabaseError: a text of the server", "code": code})
+            for code in ("55000", "55P02", "57014")
         ),
         (
             raising(DatabaseError("23505")),

@@ -176,7 +176,7 @@ class SqlError(Exception):
 @pytest.mark.parametrize("place", ["connect", "begin", "complete"])
 @pytest.mark.parametrize(
     "error",
-    [PoolTimeout(), InterfaceError(), ConnectionResetError(), asyncio.TimeoutError(), SqlError("57P01"), SqlError("40001")],
+    [PoolTimeout(), InterfaceError(), ConnectionResetError(), asyncio.TimeoutError(), SqlError("57P01"), SqlError("55P03")],
 )
 def test_a_database_that_is_away_is_503(serve, app, connection, place, error):
     status, headers, body = serve(app, database := connection(**{place: error}))
@@ -185,7 +185,7 @@ def test_a_database_that_is_away_is_503(serve, app, connection, place, error):
 
 
 @each
-@pytest.mark.parametrize("state", ["IB010", "IB011", "42501", "25P02", "23505"])
+@pytest.mark.parametrize("state", ["IB010", "IB011", "42501", "25P02", "23505", "55000"])
 def test_another_error_of_the_database_is_500(serve, app, connection, state):
     status, headers, body = serve(app, connection(complete=SqlError(state)))
     assert (status, "retry-after" in headers, json.loads(body)["type"]) == (500, False, "response-invalid")

@@ -19,8 +19,8 @@ _RESULT_MAX = 1 << 20  # inboxd stores no longer one
 _EMIT_MAX = 8 << 20
 _AWAY_DELAY = 1.0
 CLAIM_LOST = "IB001"
-# SQLSTATEs that the message has not caused: connection, standby, deadlock, no resources, shutdown.
-_AWAY = ("08", "25006", "40", "53", "57P")
+# SQLSTATEs that the message has not caused: connection, standby, deadlock, no resources, a lock of others, shutdown.
+_AWAY = ("08", "25006", "40", "53", "55006", "55P03", "57P")
 _LOST = re.compile(r"claim (\S+) is lost")
 
 

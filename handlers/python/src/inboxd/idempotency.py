@@ -27,7 +27,7 @@ BEGIN = (
 COMPLETE = "SELECT commits, expires FROM inbox.http_request_complete({}::text, {}::int, {}::text::jsonb, {}::bytea)"
 # Errors of drivers and pools without a SQLSTATE, and the SQLSTATEs, of a database that is away or busy.
 _AWAY = {"OperationalError", "InterfaceError", "OSError", "TimeoutError", "PoolError"}
-_AWAY_STATE = re.compile("08|40|53|57|25006")
+_AWAY_STATE = re.compile("08|25006|40|53|55006|55P03|57")
 _FIRST_LOOK = 0.01  # seconds
 log = logging.getLogger("inboxd")
 

@@ -11,8 +11,8 @@ import java.util.regex.Pattern;
 /** What an exception of a function means. Frameworks wrap exceptions, so the causes count, too. */
 final class Failure {
     private static final Duration AWAY_DELAY = Duration.ofSeconds(1);
-    // SQLSTATEs that the message has not caused: connection, standby, deadlock, no resources, shutdown.
-    private static final Pattern AWAY = Pattern.compile("(08|25006|40|53|57P).*");
+    // SQLSTATEs that the message has not caused: connection, standby, deadlock, no resources, locks, shutdown.
+    private static final Pattern AWAY = Pattern.compile("(08|25006|40|53|55006|55P03|57P).*");
     private static final int CAUSES_MAX = 20;
 
     private Failure() {}

@@ -126,6 +126,15 @@ class FunctionsTest {
                         new SQLException("deadlock", "40P01"),
                         "{'status':'snooze','delay_ms':1000,'reason':'SQLException: deadlock','code':'40P01'}"),
                 Arguments.of(
+                        new SQLException("lock timeout", "55P03"),
+                        "{'status':'snooze','delay_ms':1000,'reason':'SQLException: lock timeout','code':'55P03'}"),
+                Arguments.of(
+                        new SQLException("in use", "55006"),
+                        "{'status':'snooze','delay_ms':1000,'reason':'SQLException: in use','code':'55006'}"),
+                Arguments.of(
+                        new SQLException("no such state", "55000"),
+                        "{'status':'retry','reason':'SQLException: no such state','code':'55000'}"),
+                Arguments.of(
                         new SQLTransientConnectionException("no connection in 5 s"),
                         "{'status':'snooze','delay_ms':1000,"
                                 + "'reason':'SQLTransientConnectionException: no connection in 5 s','code':'DATABASE_AWAY'}"),

@@ -32,7 +32,7 @@ public class IdempotencyFilter implements Filter {
     public static final String CONNECTION = "io.inboxd.connection";
 
     // The database is away or busy. The other errors are the service's.
-    private static final Pattern AWAY = Pattern.compile("(08|40|53|57|25006).*");
+    private static final Pattern AWAY = Pattern.compile("(08|25006|40|53|55006|55P03|57).*");
     private static final long FIRST_LOOK_MS = 10;
     private static final System.Logger LOG = System.getLogger("io.inboxd");
 

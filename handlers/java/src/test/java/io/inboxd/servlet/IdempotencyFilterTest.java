@@ -209,9 +209,10 @@ final class IdempotencyFilterTest {
         assertNull(header(answer, "Location"));
     }
 
-    @Test
-    void aDatabaseThatIsAwayIs503() throws Exception {
-        database.failure = new SQLException("shutting down", "57P01");
+    @ParameterizedTest
+    @ValueSource(strings = {"57P01", "55P03"})
+    void aDatabaseThatIsAwayIs503(String state) throws Exception {
+        database.failure = new SQLException("shutting down, or busy", state);
         HttpResponse<String> answer = post(IdempotencyFilterTest::pass, IdempotencyFilterTest::created);
         assertEquals(503, answer.statusCode());
         assertEquals("1", header(answer, "Retry-After"));
