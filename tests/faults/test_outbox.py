@@ -20,6 +20,7 @@ ON = {"enabled": True}
 KEYS = 20
 SOON = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 200}
 SHORT_LEASE = {"lease": "3s"}
+LONG_LEASE = {"lease": "15s"}
 
 
 @pytest.fixture
@@ -167,7 +168,7 @@ def test_a_transactional_relay_that_was_stopped_is_fenced_by_its_successor(make_
     publish again what is committed and not recorded. So the successor starts behind the stop, and only its lease is short.
     An instance fences others after a lease of its own."""
     events = make_topic(partitions=1)
-    pair = [make_inboxd(outbox={**ON, "producer": "transactional"}, kafka=SOON, worker=worker) for worker in ({}, SHORT_LEASE)]
+    pair = [make_inboxd(outbox={**ON, "producer": "transactional"}, kafka=SOON, worker=worker) for worker in (LONG_LEASE, SHORT_LEASE)]
     armed = Armed(pair[0])
     pair[0].start()
     eventually(lambda: pair[0].metric("inboxd_outbox_leader") == 1)
