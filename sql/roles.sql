@@ -1,12 +1,17 @@
 -- The five roles and what each may do in this schema; applied by `inboxd migrate --roles`, again at any time.
 -- Do not log in as one of them: GRANT inboxd_sidecar TO billing_inbox; and so on. Roles belong to the whole
 -- PostgreSQL cluster, their rights to this schema. With --roles=PREFIX each inboxd_ here is PREFIX_, so that the users of two
--- services on one server have nothing in common.
+-- services on one server have nothing in common. A role with one of these names that can log in is a user of somebody, so
+-- that the script refuses it.
 DO $$
 DECLARE
     role text;
 BEGIN
     FOREACH role IN ARRAY ARRAY['inboxd_sidecar', 'inboxd_handler', 'inboxd_service', 'inboxd_operator', 'inboxd_reader'] LOOP
+        IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = role AND rolcanlogin) THEN
+            RAISE EXCEPTION 'role "%" exists and can log in: it is a user, who would get the privileges of the role', role
+                USING HINT = 'use another --roles=PREFIX, or rename the user with ALTER ROLE … RENAME TO …';
+        END IF;
         IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = role) THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN', role);
         END IF;

@@ -7,6 +7,6 @@
           JOIN pg_namespace n ON n.oid = c.relnamespace
           CROSS JOIN LATERAL aclexplode(n.nspacl) a
           JOIN pg_roles g ON g.oid = a.grantee
-          WHERE c.oid = 'inbox.inbox_messages'::regclass AND a.privilege_type = 'USAGE'
+          WHERE c.oid = to_regclass('inbox.inbox_messages') AND a.privilege_type = 'USAGE'
             AND g.rolname ~ '^[a-z_][a-z0-9_]*_(sidecar|handler|service|operator|reader)$') f
     GROUP BY f.prefix HAVING count(*) = 5

@@ -34,6 +34,12 @@ static const struct {
 	{ "reader", "READER", "a person or a dashboard that only reads" },
 };
 
+/* NULL: that of the schema. */
+static const char *prefix_of(const struct cli *cli)
+{
+	return cli->roles == NULL || cli->roles[0] == '\0' ? NULL : cli->roles;
+}
+
 /* Without quotes it must be one name in SQL, and not one of PostgreSQL's own. */
 static int check_prefix(const char *prefix, struct err *err)
 {
@@ -172,6 +178,35 @@ static int refuse_shared(struct db *db, const char *prefix, struct err *err)
 		db_schema(db));
 }
 
+/* A user with the name of one of the roles would get the privileges of this role. Refused before anything is changed; the script
+ * refuses a user that is made in between. */
+static int refuse_user(const struct config *config, const char *prefix, struct err *err)
+{
+	CLEANUP(db_freep) struct db *db = NULL;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = open_db(config, &db, err);
+
+	if (r == 0)
+		r = roles_list(db, prefix, &rows, err);
+	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
+		const char *name = rows_text(rows, i, ROLES_NAME);
+
+		if (!rows_bool(rows, i, ROLES_LOGIN))
+			continue;
+		(void)err_set(err, FAULT_USAGE,
+			"--roles: role \"%s\" exists and can log in: it is a user, who would get "
+			"the "
+			"privileges of the role; nothing was changed",
+			name);
+		return err_advise(err,
+			"use another --roles=PREFIX, or rename the user with ALTER ROLE %s RENAME "
+			"TO "
+			"…; without --roles, `inboxd migrate` leaves the roles alone",
+			name);
+	}
+	return r;
+}
+
 /* --- Their members ----------------------------------------------------------------------------- */
 
 /* The role in a text ROLE=USER; NULL: there is none. */
@@ -219,7 +254,7 @@ static int grant_members(struct db *db, const struct cli *cli, const char *prefi
 static int make_roles(const struct config *config, const struct migration_stop *stop,
 	const struct cli *cli, struct err *err)
 {
-	const char *prefix = cli->roles[0] == '\0' ? NULL : cli->roles;
+	const char *prefix = prefix_of(cli);
 	CLEANUP(db_freep) struct db *db = NULL;
 	CLEANUP(rows_freep) struct rows *before = NULL;
 	CLEANUP(rows_freep) struct rows *after = NULL;
@@ -247,12 +282,14 @@ int command_migrate(const struct cli *cli, const struct config *config, struct e
 	const struct migration_stop stop = { is_uninterrupted, NULL };
 	struct migrate_result result = { 0 };
 	bool ahead;
-	int r = cli->roles == NULL || cli->roles[0] == '\0' ? 0 : check_prefix(cli->roles, err);
+	int r = prefix_of(cli) == NULL ? 0 : check_prefix(cli->roles, err);
 
 	if (r == 0)
 		r = check_grants(cli, err);
+	if (r == 0 && cli->roles != NULL)
+		r = refuse_user(config, prefix_of(cli), err);
 	if (r != 0)
-		return r;
+		return op_explain(r, COMMAND_MIGRATE, config, err);
 	op_interrupt_begin();
 	r = migration_run(config, &stop, &result, err);
 	ahead = result.version > migrate_latest();

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import os
+import pathlib
 import re
 import subprocess
 
@@ -195,6 +196,22 @@ def test_a_wrong_grant_is_refused(make_inboxd):
             (members("sidecar=postgres"), 1, "--grant needs --roles")):
         done = sidecar.command("migrate", *arguments)
         assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+
+
+def test_a_user_with_the_name_of_a_role_gets_no_privileges(two_schemas, db):
+    (schema, prefix, sidecar), _ = two_schemas
+    user = f"{prefix}_operator"
+    db.execute(f"CREATE ROLE {user} LOGIN")
+    refused = sidecar.command("migrate", f"--roles={prefix}")
+    assert (refused.returncode, f'role "{user}" exists and can log in' in refused.stderr) == (1, True), refused.stderr
+    assert "another --roles=PREFIX, or rename the user" in refused.stderr
+    assert not db.execute("SELECT to_regnamespace(%s)", [schema]).fetchone()["to_regnamespace"], "nothing was changed"
+    assert sidecar.command("migrate").returncode == 0
+    script = (pathlib.Path(__file__).parents[2] / "sql" / "roles.sql").read_text().replace("inboxd_", f"{prefix}_").replace("inbox.", f"{schema}.")
+    with pytest.raises(psycopg.errors.RaiseException, match=f'"{user}" exists and can log in'):
+        db.execute(script)
+    db.execute(f"ALTER ROLE {user} RENAME TO {prefix}_person")
+    assert f"role {user} made now, privileges granted; nobody has it" in roles(sidecar, prefix)
 
 
 def test_users_can_move_to_roles_of_their_own(two_schemas, db, postgres_server, database):

@@ -10,7 +10,8 @@
 enum roles_column {
 	ROLES_NAME,
 	ROLES_SUFFIX, /* the name without the prefix */
-	ROLES_MEMBERS
+	ROLES_MEMBERS,
+	ROLES_LOGIN /* it can log in, so it is somebody's user */
 };
 
 /* One row for each other schema whose roles are those of this schema, too. */
