@@ -34,6 +34,8 @@
 #define FINAL_HANDOVER_MS 1000
 #define LOG_EVERY_MS      10000
 #define FETCH_LOG_MS      60000
+#define OPEN_LOG_MS       60000
+#define OPEN_LOG_LINES    10
 /* ingest.batch_wait is divided by this: the maximum wait for one more record */
 #define GAPS              5
 /* batches are sent one behind the other for so long; then the other steps run */
@@ -118,6 +120,10 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 		metrics_get(options->metrics, METER_PARTITIONS_PAUSED, NULL, NULL);
 	ingest->observer.stalled =
 		metrics_get(options->metrics, METER_PARTITIONS_STALLED, NULL, NULL);
+	ingest->observer.open_transaction =
+		metrics_get(options->metrics, METER_OPEN_TRANSACTION, NULL, NULL);
+	ingest->observer.open_limit =
+		(struct fault_log_limit)LIMIT_INIT(OPEN_LOG_LINES, OPEN_LOG_MS);
 	ingest->observer.fetch.limit = (struct fault_log_limit)LIMIT_INIT(1, FETCH_LOG_MS);
 	ingest->outage.reconnects = metrics_get(options->metrics, METER_PG_RECONNECTS, NULL, NULL);
 	handover_queue_init(&ingest->handovers);
@@ -153,7 +159,8 @@ int ingest_new(struct ingest **out, const struct ingest_options *options, struct
 	if (r == 0)
 		r = open_store(ingest, err);
 	if (r == 0)
-		r = consumer_new(&ingest->consumer, options->config, &events, err);
+		r = consumer_new(
+			&ingest->consumer, options->config, &events, options->metrics, err);
 	if (r < 0)
 		return r;
 	ingest->observer.retention =

@@ -30,6 +30,7 @@
 #define PROMPT_MS        20 /* an answer of a broker that is well */
 #define LOST_BROKER_MS   60000
 #define STALL_MS         30000
+#define OPEN_MS          60000 /* transaction.timeout.ms of most producers */
 /* when librdkafka reports that fetches fail */
 #define FAULT_STALL_MS   5000
 #define FETCH_FAULT_MS   60000 /* librdkafka repeats it after 30 s */
@@ -181,6 +182,13 @@ static void show_lag(struct ingest *ingest, const struct partition *partition, i
 		end > partition->read.next ? (double)(end - partition->read.next) : 0);
 }
 
+/* As librdkafka saw it last, open transactions included. */
+static int64_t log_high(const struct ingest *ingest, const struct partition *partition)
+{
+	return broker_query_high(
+		consumer_handle(ingest->consumer), partition->topic, partition->partition);
+}
+
 static bool is_standing(const struct partition *partition)
 {
 	return partition->state == PARTITION_READING && !partition->flowing;
@@ -218,9 +226,7 @@ static void show_lags(struct ingest *ingest)
 		const struct partition *partition = ingest->partitions.items[i];
 
 		if (partition->state == PARTITION_READING && partition->flowing)
-			show_lag(ingest, partition,
-				broker_query_high(consumer_handle(ingest->consumer),
-					partition->topic, partition->partition));
+			show_lag(ingest, partition, log_high(ingest, partition));
 	}
 	ask_standing(ingest);
 }
@@ -299,6 +305,65 @@ static void stands(struct ingest *ingest, struct partition *partition, int64_t n
 				"skip the batch with `inboxd seek`"));
 }
 
+/* --- Open transactions ------------------------------------------------------------------------- */
+
+static void transaction_ends(struct partition *partition)
+{
+	if (partition->fetching.open_logged)
+		log_info("transaction_ended", LOG_STR("topic", partition->topic),
+			LOG_INT("partition", partition->partition),
+			LOG_INT("offset", partition->read.next));
+	partition->fetching.open_ms = 0;
+	partition->fetching.open_logged = false;
+}
+
+static void log_open(struct ingest *ingest, struct partition *partition, int64_t now_ms)
+{
+	struct fetching *fetching = &partition->fetching;
+	int64_t held = 0;
+
+	if (fetching->open_logged || now_ms - fetching->open_ms < OPEN_MS ||
+		!fault_log_limit_pass(&ingest->observer.open_limit, now_ms, &held))
+		return;
+	fetching->open_logged = true;
+	log_warn("transaction_open", LOG_STR("topic", partition->topic),
+		LOG_INT("partition", partition->partition), LOG_INT("offset", partition->read.next),
+		LOG_INT("log_ends", log_high(ingest, partition)),
+		LOG_INT("for_ms", now_ms - fetching->open_ms),
+		LOG_STR("next", "the partition waits until the producer's transaction ends; the "
+				"brokers abort it after its transaction.timeout.ms, and "
+				"kafka-transactions.sh find-hanging lists one that never ends"));
+}
+
+static void show_open(struct ingest *ingest, int64_t now_ms)
+{
+	int64_t longest_ms = 0;
+
+	for (size_t i = 0; i < ingest->partitions.count; i++) {
+		struct partition *partition = ingest->partitions.items[i];
+		int64_t open_ms = partition->fetching.open_ms;
+
+		if (open_ms == 0)
+			continue;
+		log_open(ingest, partition, now_ms);
+		if (now_ms - open_ms > longest_ms)
+			longest_ms = now_ms - open_ms;
+	}
+	metric_set(ingest->observer.open_transaction, (double)longest_ms / 1000);
+}
+
+/* A broker has said where the records end that can be read. The records that librdkafka has seen behind that offset belong
+ * to a transaction that is open, or are behind one. With read_uncommitted both offsets are the same. */
+static void note_open(struct ingest *ingest, struct partition *partition, int64_t end)
+{
+	if (end > partition->read.next || log_high(ingest, partition) <= partition->read.next)
+		transaction_ends(partition);
+	else if (partition->fetching.open_ms == 0)
+		partition->fetching.open_ms = clock_now_ms();
+}
+
+/* --- Which partitions stand still -------------------------------------------------------------- */
+
 /* The partitions that may have records which do not come. librdkafka's end of the log includes open transactions, so it
  * is only a reason to ask. */
 static void mark_still(struct ingest *ingest, int64_t now_ms)
@@ -310,16 +375,18 @@ static void mark_still(struct ingest *ingest, int64_t now_ms)
 		partition->due = false;
 		if (partition->state != PARTITION_READING || !partition->flowing) {
 			fetching->behind_ms = 0;
+			fetching->open_ms = 0;
+			fetching->open_logged = false;
 			continue;
 		}
 		if (fetching->seen_next == partition->read.next)
 			partition->due = fetching->behind_ms != 0 ||
 					 fails(ingest->observer.fetch.at_ms, now_ms) ||
-					 broker_query_high(consumer_handle(ingest->consumer),
-						 partition->topic,
-						 partition->partition) > partition->read.next;
-		if (!partition->due)
+					 log_high(ingest, partition) > partition->read.next;
+		if (!partition->due) {
 			moves(partition);
+			transaction_ends(partition);
+		}
 		fetching->seen_next = partition->read.next;
 	}
 }
@@ -376,6 +443,7 @@ static void find_stalled(struct ingest *ingest, int64_t now_ms)
 	}
 	ask_still(ingest, now_ms);
 	show_stalled(ingest);
+	show_open(ingest, now_ms);
 }
 
 /* --- Answers ----------------------------------------------------------------------------------- */
@@ -389,10 +457,13 @@ static void note_end(struct ingest *ingest, const struct background_query *query
 	if (partition->end_query != query->id || answer->error != NULL)
 		return;
 	partition->fetching.end = answer->end;
-	if (is_standing(partition))
+	if (is_standing(partition)) {
 		show_lag(ingest, partition, answer->end);
-	else if (answer->end <= partition->read.next)
+		return;
+	}
+	if (answer->end <= partition->read.next)
 		moves(partition);
+	note_open(ingest, partition, answer->end);
 }
 
 static void take_answers(struct ingest *ingest)
@@ -425,6 +496,7 @@ void observe_step(struct ingest *ingest)
 	ingest->observer.at_ms = now_ms + OBSERVE_EVERY_MS;
 	show_lags(ingest);
 	find_stalled(ingest, now_ms);
+	consumer_look_at_throttle(ingest->consumer);
 	consumer_refresh_credentials(ingest->consumer, ingest->options.config);
 	topic_retention_poll(&ingest->observer.retention, ingest->options.config);
 	check_brokers(ingest);

@@ -176,6 +176,8 @@ struct observer {
 	struct fetch_faults fetch;
 	int64_t stalls_at_ms; /* the next request for the ends of partitions that do not move */
 	struct metric *stalled;
+	struct metric *open_transaction;
+	struct fault_log_limit open_limit; /* of transaction_open */
 };
 
 struct ingest {

@@ -20,6 +20,9 @@ static const double handler_bounds[] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05
 static const double end_to_end_bounds[] = { 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 	30, 60, 300, 1800, 3600, 21600, 86400, 0 };
 
+/* Of a quota: up to the window of the brokers, which is eleven seconds by default, or longer for large responses. */
+static const double throttle_bounds[] = { 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 0 };
+
 #define COUNTER(name, help, ...)                                                                   \
 	{                                                                                          \
 		name, METRIC_COUNTER, help, { __VA_ARGS__ }, NULL                                  \
@@ -97,6 +100,12 @@ const struct metric_family meters[METER_COUNT] = {
 		"Assigned partitions that are not read now, for want of room or of the database."),
 	[METER_PARTITIONS_STALLED] = GAUGE("inboxd_partitions_stalled",
 		"Partitions that stand still at an offset that cannot be fetched."),
+	[METER_OPEN_TRANSACTION] = GAUGE("inboxd_open_transaction_seconds",
+		"How long a partition has waited for the end of an open transaction; the longest "
+		"wait."),
+	[METER_KAFKA_THROTTLE] = HISTOGRAM("inboxd_kafka_throttle_seconds",
+		"Delays of this client by quotas of the brokers, as they report them.",
+		throttle_bounds, "client"),
 	[METER_RESCUED] = COUNTER("inboxd_rescued_total",
 		"Messages returned to waiting from sidecars that died or from lost statements."),
 	[METER_CLAIM_LOST] = COUNTER("inboxd_claim_lost_total",

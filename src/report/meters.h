@@ -34,6 +34,8 @@ enum meter {
 	METER_KAFKA_LAG, /* {topic,partition} */
 	METER_PARTITIONS_PAUSED,
 	METER_PARTITIONS_STALLED,
+	METER_OPEN_TRANSACTION, /* seconds */
+	METER_KAFKA_THROTTLE,   /* {client}: a histogram, seconds */
 	METER_RESCUED,
 	METER_CLAIM_LOST,
 	METER_PG_ERRORS, /* {class}: the kind of class, see store/pg/pg_error_class.h */

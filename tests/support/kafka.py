@@ -142,6 +142,13 @@ class Kafka:
                                        "log_level": 2})
         return self._admin
 
+    def set_quota(self, client_id, quota):
+        """NAME=NUMBER, for clients with this id. confluent-kafka has no call for it, so Kafka's own tool is used."""
+        done = subprocess.run(self._java("kafka.admin.ConfigCommand", "--bootstrap-server", self.bootstrap, "--alter",
+                                         "--add-config", quota, "--entity-type", "clients", "--entity-name", client_id),
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+
     def _write_properties(self, extra):
         os.makedirs(self.directory, exist_ok=True)
         text = PROPERTIES.format(port=self.port, controller=process.free_port(), data=self.data)

@@ -1,4 +1,5 @@
-"""A partition that stands still at an offset that cannot be fetched is reported, and both ways out work."""
+"""A partition that stands still at an offset that cannot be fetched is reported, and both ways out work. So is one that waits for
+the end of a transaction."""
 
 import json
 
@@ -58,3 +59,39 @@ def test_a_larger_limit_reads_the_batch(stalled, inbox):
     stalled.write_configuration({"kafka": LARGE})
     stalled.start()
     continues(stalled, inbox, {"a", "large", "b"})
+
+
+def opened(kafka_server, topic):
+    """A transaction with a record in partition 0 that nobody ends, as of a producer that hangs."""
+    producer = Producer({"bootstrap.servers": kafka_server.bootstrap, "transactional.id": f"open-{topic}",
+                         "transaction.timeout.ms": 300000})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"{}", partition=0, headers=[("id", "open")])
+    assert producer.flush(30) == 0
+    return producer
+
+
+def waits_for_a_transaction(sidecar):
+    return sidecar.metric("inboxd_open_transaction_seconds") > 0
+
+
+def test_a_partition_that_waits_for_a_transaction_is_shown(start_inboxd, kafka_server, streams, topic, inbox):
+    sidecar = start_inboxd()
+    producer = opened(kafka_server, topic)
+    eventually(lambda: waits_for_a_transaction(sidecar), 60)
+    streams.produce(topic, b"{}", partition=1, headers={"id": "other"})
+    eventually(lambda: {row["event_id"] for row in inbox.messages()} == {"other"}, 60)
+    assert sidecar.metric("inboxd_partitions_stalled") == 0 and sidecar.get("/readyz")[0] == 200
+    producer.commit_transaction(30)
+    eventually(lambda: not waits_for_a_transaction(sidecar), 60)
+    eventually(lambda: {row["event_id"] for row in inbox.messages()} == {"open", "other"}, 60)
+
+
+@pytest.mark.slow
+def test_a_long_transaction_is_logged(start_inboxd, kafka_server, topic):
+    sidecar = start_inboxd()
+    producer = opened(kafka_server, topic)
+    eventually(lambda: f"event=transaction_open topic={topic} partition=0 offset=0 log_ends=1" in sidecar.stderr, 120)
+    producer.abort_transaction(30)
+    eventually(lambda: f"event=transaction_ended topic={topic} partition=0" in sidecar.stderr, 60)

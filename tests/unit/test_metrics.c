@@ -470,6 +470,8 @@ static void the_meters_are_the_documented_ones(void **state)
 		"inboxd_kafka_lag{topic=\"a\",partition=\"b\"} 0\n",
 		"inboxd_partitions_paused 0\n",
 		"inboxd_partitions_stalled 0\n",
+		"inboxd_open_transaction_seconds 0\n",
+		"inboxd_kafka_throttle_seconds_count{client=\"a\"} 0\n",
 		"inboxd_rescued_total 0\n",
 		"inboxd_claim_lost_total 0\n",
 		"inboxd_pg_errors_total{class=\"a\"} 0\n",

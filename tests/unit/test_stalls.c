@@ -73,7 +73,7 @@ static struct producer *unconnected(void)
 	struct producer *producer = NULL;
 	struct err err = ERR_INIT;
 
-	assert_int_equal(producer_new(&producer, &config, PRODUCER_OUTBOX_SINGLE, &err), 0);
+	assert_int_equal(producer_new(&producer, &config, PRODUCER_OUTBOX_SINGLE, NULL, &err), 0);
 	return producer;
 }
 

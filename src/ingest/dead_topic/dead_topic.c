@@ -88,7 +88,8 @@ static void drop_producer(struct dead_topic *dead)
 static int make_producer(struct dead_topic *dead, struct err *err)
 {
 	const char *topic = topic_of(dead);
-	int r = producer_new(&dead->producer, dead->periodic.known, PRODUCER_DEAD_TOPIC, err);
+	int r = producer_new(&dead->producer, dead->periodic.known, PRODUCER_DEAD_TOPIC,
+		dead->options.metrics, err);
 
 	if (r != 0)
 		return r;

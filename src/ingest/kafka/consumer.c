@@ -16,6 +16,7 @@
 #include "ingest/kafka/consumer_conf.h"
 #include "ingest/kafka/convert.h"
 #include "ingest/kafka/credentials.h"
+#include "ingest/kafka/throttle.h"
 #include "ingest/kafka/tls_errors.h"
 #include "ingest/kafka/topic_recreation.h"
 
@@ -35,6 +36,7 @@ struct consumer {
 	struct tls_errors trust; /* must be first: see tls_errors_register() */
 	rd_kafka_t *kafka;
 	struct consumer_events events;
+	struct throttle throttle;
 	char *group;
 	atomic_uint resets;
 	bool joined;  /* received at least one assignment, even an empty one */
@@ -147,6 +149,16 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 				.error = reason,
 				.next = advice != NULL ? advice : next_after(error),
 			});
+}
+
+static void on_throttle(
+	rd_kafka_t *kafka, const char *broker, int32_t id, int delay_ms, void *opaque)
+{
+	struct consumer *consumer = opaque;
+
+	(void)kafka;
+	(void)id;
+	throttle_note(&consumer->throttle, broker, delay_ms);
 }
 
 static void log_not_committed(rd_kafka_resp_err_t code)
@@ -316,6 +328,7 @@ static int make_handle(struct consumer *consumer, const struct config *config, s
 	rd_kafka_conf_set_opaque(conf, consumer);
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_error_cb(conf, on_error);
+	rd_kafka_conf_set_throttle_cb(conf, on_throttle);
 	rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
 	tls_errors_register(&consumer->trust, conf);
 	rd_kafka_conf_set_offset_commit_cb(conf, on_commit);
@@ -329,7 +342,7 @@ static int make_handle(struct consumer *consumer, const struct config *config, s
 }
 
 int consumer_new(struct consumer **out, const struct config *config,
-	const struct consumer_events *events, struct err *err)
+	const struct consumer_events *events, struct metrics *metrics, struct err *err)
 {
 	struct consumer *consumer = calloc(1, sizeof(*consumer));
 	int r;
@@ -337,6 +350,7 @@ int consumer_new(struct consumer **out, const struct config *config,
 	if (consumer == NULL)
 		return err_memory(err);
 	consumer->events = *events;
+	throttle_init(&consumer->throttle, "consumer", metrics);
 	topic_recreation_init(&consumer->recreation);
 	/* librdkafka accepts only numbers from 0 to 7 */
 	consumer->log_level = (int)strtol(consumer_conf_value(config, "log_level", "6"), NULL, 10);
@@ -403,6 +417,11 @@ void consumer_unsubscribe(struct consumer *consumer)
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		log_error_code(code,
 			"leaving the group failed; the group will notice by the session timeout");
+}
+
+void consumer_look_at_throttle(struct consumer *consumer)
+{
+	throttle_look(&consumer->throttle);
 }
 
 void consumer_refresh_credentials(struct consumer *consumer, const struct config *config)

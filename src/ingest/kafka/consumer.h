@@ -20,6 +20,7 @@
 #include "config/config.h"
 #include "ingest/kafka/partition_offset.h"
 #include "model/message/record.h"
+#include "report/metrics.h"
 
 struct consumer;
 
@@ -59,7 +60,7 @@ struct consumer_events {
 /* Checks the configuration; FAULT_CONFIG with librdkafka's text. Connects in the background. Copies
  * `events`. */
 int consumer_new(struct consumer **out, const struct config *config,
-	const struct consumer_events *events, struct err *err);
+	const struct consumer_events *events, struct metrics *metrics, struct err *err);
 /* Closes the consumer if that has not happened yet. May hang (rule R20). */
 void consumer_free(struct consumer *consumer);
 /* Leaves the group and calls `revoked` for the assigned partitions. May hang (rule R20). */
@@ -68,6 +69,8 @@ void consumer_close(struct consumer *consumer);
 int consumer_subscribe(struct consumer *consumer, const struct strings *topics, struct err *err);
 /* Leaves the group; a later poll calls `revoked`. */
 void consumer_unsubscribe(struct consumer *consumer);
+/* Logs that no broker delays the consumer any more. */
+void consumer_look_at_throttle(struct consumer *consumer);
 /* Reads the files of user name and password again and uses changed values. */
 void consumer_refresh_credentials(struct consumer *consumer, const struct config *config);
 /* For the requests of broker_query.h. */

@@ -13,6 +13,7 @@
 #include "base/threads/progress.h"
 #include "base/time/clock.h"
 #include "ingest/kafka/broker_query.h"
+#include "ingest/kafka/throttle.h"
 #include "ingest/kafka/tls_errors.h"
 
 #define ANSWER_MS      1000
@@ -28,8 +29,9 @@ struct producer {
 	struct tls_errors trust; /* must be first: see tls_errors_register() */
 	rd_kafka_t *kafka;
 	const char *client; /* for the log */
-	size_t open;        /* number of records without a result */
-	int leaderless;     /* of the topic of the last producer_look() */
+	struct throttle throttle;
+	size_t open;    /* number of records without a result */
+	int leaderless; /* of the topic of the last producer_look() */
 	char last_words[WORDS_BYTES];
 };
 
@@ -94,6 +96,16 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 		advice == NULL ? "" : advice);
 }
 
+static void on_throttle(
+	rd_kafka_t *kafka, const char *broker, int32_t id, int delay_ms, void *opaque)
+{
+	struct producer *producer = opaque;
+
+	(void)kafka;
+	(void)id;
+	throttle_note(&producer->throttle, broker, delay_ms);
+}
+
 /* Runs on threads of librdkafka. CONFWARN lines complain about consumer settings, which come from
  * the same section of the configuration. Errors are reported by the result of each record, and the
  * consumer reports broker failures. */
@@ -111,8 +123,8 @@ static void on_log(const rd_kafka_t *kafka, int level, const char *facility, con
 
 static int begin_transactions(struct producer *producer, struct err *err);
 
-int producer_new(
-	struct producer **out, const struct config *config, enum producer_use use, struct err *err)
+int producer_new(struct producer **out, const struct config *config, enum producer_use use,
+	struct metrics *metrics, struct err *err)
 {
 	struct producer *producer = calloc(1, sizeof(*producer));
 	rd_kafka_conf_t *conf = NULL;
@@ -122,6 +134,7 @@ int producer_new(
 	if (producer == NULL)
 		return err_memory(err);
 	producer->client = use == PRODUCER_DEAD_TOPIC ? "dead_topic" : "outbox";
+	throttle_init(&producer->throttle, producer->client, metrics);
 	r = producer_conf_new(&conf, config, use, err);
 	if (r < 0) {
 		free(producer);
@@ -130,6 +143,7 @@ int producer_new(
 	rd_kafka_conf_set_opaque(conf, producer);
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_error_cb(conf, on_error);
+	rd_kafka_conf_set_throttle_cb(conf, on_throttle);
 	rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
 	tls_errors_register(&producer->trust, conf);
 	producer->kafka = rd_kafka_new(RD_KAFKA_PRODUCER, conf, words, sizeof(words));
@@ -369,6 +383,7 @@ bool producer_wait(struct producer *producer, int timeout_ms)
 	}
 	if (producer->open > 0 && producer_has_ended(producer))
 		drop_unanswered(producer);
+	throttle_look(&producer->throttle);
 	return producer->open == 0;
 }
 

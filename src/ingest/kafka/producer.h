@@ -14,13 +14,14 @@
 #include "base/err.h"
 #include "config/config.h"
 #include "ingest/kafka/consumer_conf.h"
+#include "report/metrics.h"
 
 struct producer;
 
 /* Connects in the background. FAULT_CONFIG with librdkafka's text. PRODUCER_OUTBOX_TRANSACTIONS waits for the brokers,
- * at most ten seconds: FAULT_KAFKA. */
-int producer_new(
-	struct producer **out, const struct config *config, enum producer_use use, struct err *err);
+ * at most ten seconds: FAULT_KAFKA. `metrics`: NULL = it will send no records. */
+int producer_new(struct producer **out, const struct config *config, enum producer_use use,
+	struct metrics *metrics, struct err *err);
 /* Drops unconfirmed records and writes no results any more. Accepts NULL. */
 void producer_free(struct producer *producer);
 

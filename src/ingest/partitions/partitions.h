@@ -98,6 +98,8 @@ struct fetching {
 	int64_t rechecked_ms;
 	int64_t behind_ms; /* since when the log has records that do not come; 0 = it has none */
 	bool stalled;      /* for too long; it is logged */
+	int64_t open_ms;   /* since when it waits for the end of a transaction; 0 = it does not */
+	bool open_logged;
 };
 
 /* A consumer with its stream of a partition. */

@@ -13,14 +13,15 @@ void cluster_binding_fini(struct cluster_binding *binding)
 	binding->producer = NULL;
 }
 
-/* A producer with transactions would end those of the relay that is elected. */
+/* A producer with transactions would end those of the relay that is elected. This one sends no records, so that no quota delays
+ * it. */
 static int ask_cluster_id(
 	struct cluster_binding *binding, const struct config *config, char **out, struct err *err)
 {
 	int r = 0;
 
 	if (binding->producer == NULL)
-		r = producer_new(&binding->producer, config, PRODUCER_OUTBOX_SINGLE, err);
+		r = producer_new(&binding->producer, config, PRODUCER_OUTBOX_SINGLE, NULL, err);
 	return r == 0 ? producer_cluster_id(binding->producer, out, err) : r;
 }
 

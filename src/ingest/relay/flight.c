@@ -206,7 +206,7 @@ static int make_producer(struct flight *flight, struct err *err)
 			config->outbox.producer == OUTBOX_TRANSACTIONAL
 				? PRODUCER_OUTBOX_TRANSACTIONS
 				: PRODUCER_OUTBOX,
-			err);
+			flight->options.metrics, err);
 	return r;
 }
 
@@ -237,9 +237,10 @@ static bool fits(struct flight *flight, struct flight_event *event)
 
 static int make_single(struct flight *flight, struct err *err)
 {
-	return flight->single != NULL ? 0
-				      : producer_new(&flight->single, flight->options.config,
-						PRODUCER_OUTBOX_SINGLE, err);
+	return flight->single != NULL
+		       ? 0
+		       : producer_new(&flight->single, flight->options.config,
+				 PRODUCER_OUTBOX_SINGLE, flight->options.metrics, err);
 }
 
 /* Alone, because then nothing else has to be sent again. */
