@@ -82,10 +82,39 @@ def name(request):
     return "_".join([words.strip("_"), *_SHARED_KAFKA[1:], str(next(_numbers))])
 
 
+def _access(server, database):
+    """The section `postgres` of the owner of the schema."""
+    return {"host": "127.0.0.1", "port": server.port, "user": "postgres", "dbname": database}
+
+
+def create_migrated_database(server):
+    """Creates a database with the schema and its roles, and returns its name."""
+    created = server.create_database("migrated")
+    Sidecar({"kafka": {"topics": ["none"], "bootstrap.servers": "127.0.0.1:1", "group.id": "none"},
+             "postgres": _access(server, created)}).migrate()
+    return created
+
+
+@pytest.fixture(scope="session")
+def migrated_database(postgres_server):
+    """The name of the database from which those of the tests are copied: a migration takes longer."""
+    return create_migrated_database(postgres_server)
+
+
+@pytest.fixture(scope="session")
+def migrated():
+    """(port, name) of the databases that have the schema when they are created."""
+    return set()
+
+
 @pytest.fixture
-def database(postgres_server, name):
-    """Name of an empty database."""
-    created = postgres_server.create_database(name)
+def database(request, postgres_server, migrated, name):
+    """Name of a database: with the schema, or empty for a test that is marked so."""
+    if request.node.get_closest_marker("empty_database"):
+        created = postgres_server.create_database(name)
+    else:
+        created = postgres_server.create_database(name, request.getfixturevalue("migrated_database"))
+        migrated.add((postgres_server.port, created))
     yield created
     if not postgres_server.is_running():
         postgres_server.start()
@@ -150,8 +179,7 @@ def configuration(postgres_server, kafka_server, database, topic, group):
     return merge(DEFAULTS, {
         "kafka": {"topics": [topic], "bootstrap.servers": kafka_server.bootstrap,
                   "group.id": group},
-        "postgres": {"host": "127.0.0.1", "port": postgres_server.port, "user": "postgres",
-                     "dbname": database},
+        "postgres": _access(postgres_server, database),
     })
 
 
@@ -162,13 +190,16 @@ def sidecar_user():
 
 
 @pytest.fixture
-def make_inboxd(request, configuration, sidecar_user):
+def make_inboxd(request, configuration, sidecar_user, migrated):
     """make_inboxd(overrides, env=None) -> a configured Sidecar that does not run yet."""
     made = []
 
     def make(overrides=None, env=None, **sections):
         sidecar = Sidecar(merge(configuration, overrides, sections), env=env)
         sidecar.user = sidecar_user
+        access = sidecar.configuration["postgres"]
+        sidecar.migrated = (access.get("port"), access.get("dbname")) in migrated and \
+            "schema" not in sidecar.configuration["inbox"]
         made.append(sidecar)
         return sidecar
 

@@ -117,11 +117,11 @@ class Postgres:
 
         return psycopg.connect(self.conninfo(dbname), autocommit=True)
 
-    def create_database(self, name):
+    def create_database(self, name, template="template1"):
         """Creates a database with a name derived from `name`, and returns its name."""
         name = re.sub(r"[^a-z0-9_]", "_", name.lower())[:63]
         with self.connect() as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
+            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         return name
 
     def drop_database(self, name):

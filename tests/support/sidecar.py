@@ -79,7 +79,7 @@ class Sidecar:
                      if not name.startswith(("INBOXD_", "PYTEST_"))}
         self.env = {**inherited, **SANITIZERS, **(env or {})}
         self.user = None  # its database user; None: the one of its configuration
-        self._granted = False
+        self.migrated = False  # whether its schema is there already, with the grants of the roles
         self.process = None
         self.write_configuration()
 
@@ -92,10 +92,11 @@ class Sidecar:
     # Life
 
     def start(self, *arguments, ready=True, errors=None):
-        """`run --migrate` unless `arguments` say otherwise; waits for /readyz. `errors`: a descriptor for stderr."""
+        """`run`, with `--migrate` if needed, unless `arguments` say otherwise; waits for /readyz. `errors`: a descriptor for
+        stderr."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
-        command = [binary(), *(arguments or ("run", "--migrate")), "-c", self.config_file]
         env = self.env if arguments else {**self.env, **self._as_user()}
+        command = [binary(), *(arguments or self._run()), "-c", self.config_file]
         self.process = process.spawn(command, self.log, env=env, cwd=self.directory, errors=errors)
         if ready:
             self.wait_ready()
@@ -166,12 +167,19 @@ class Sidecar:
         """The environment that makes it run as `user`. The schema's owner migrates once before."""
         if self.user is None:
             return {}
-        if not self._granted:
-            done = self.command("migrate", "--roles=inboxd")
-            if done.returncode != 0:
-                raise process.StartFailed(f"migrate --roles: {done.stderr}")
-            self._granted = True
+        if not self.migrated:
+            self.migrate()
         return {"INBOXD_POSTGRES_USER": self.user}
+
+    def _run(self):
+        return ("run",) if self.migrated else ("run", "--migrate")
+
+    def migrate(self):
+        """As the owner of the schema, with the roles."""
+        done = self.command("migrate", "--roles=inboxd")
+        if done.returncode != 0:
+            raise process.StartFailed(f"migrate --roles: {done.stderr}")
+        self.migrated = True
 
     # HTTP
 

@@ -12,9 +12,8 @@ SIDECAR_USER = "billing_inbox"
 
 
 @pytest.fixture(scope="session")
-def sidecar_user_made(postgres_server):
+def sidecar_user_made(postgres_server, migrated_database):
     with postgres_server.connect() as connection:
-        connection.execute("CREATE ROLE inboxd_sidecar NOLOGIN")
         connection.execute(f"CREATE ROLE {SIDECAR_USER} LOGIN IN ROLE inboxd_sidecar")
     return SIDECAR_USER
 

@@ -12,6 +12,8 @@ from support.standby import Standby
 from support.wait import eventually
 from test_commands import graves, run  # noqa: F401, a fixture
 
+pytestmark = pytest.mark.empty_database
+
 
 WRONG = {
     "show": "give an event id, a seq or a record",

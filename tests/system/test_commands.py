@@ -648,6 +648,7 @@ def test_a_changing_command_as_the_sidecars_user_fails_with_the_grant(graves, si
     assert inbox.count("dead") == 5
 
 
+@pytest.mark.empty_database
 def test_without_a_schema_or_a_database_a_command_says_so(make_inboxd):
     sidecar = make_inboxd()
     assert "inboxd migrate" in run(sidecar, "status", code=3)

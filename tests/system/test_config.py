@@ -12,6 +12,8 @@ from support.process import free_port
 from support.wait import eventually
 from support.wire import dead
 
+pytestmark = pytest.mark.empty_database
+
 
 def only_line(completed):
     lines = completed.stderr.strip().splitlines()

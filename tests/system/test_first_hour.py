@@ -12,9 +12,12 @@ import psycopg
 import pytest
 
 from support import pooler
+from support.fixtures import create_migrated_database
 from support.sidecar import binary
 from support.wait import eventually
 from support.wire import Wire, hello_params
+
+pytestmark = pytest.mark.empty_database
 
 LARGE = 200_000  # more than the 64 KiB at which a scanner of Go stops
 
@@ -74,12 +77,21 @@ def test_a_first_migration_logs_each_of_its_steps(make_inboxd):
         assert len(re.findall(rf"event={event} migration=", done.stderr)) == count > 10
 
 
+@pytest.fixture
+def first_inbox(postgres_server, migrated_database):
+    """No other database of the server has an inbox with roles."""
+    postgres_server.drop_database(migrated_database)
+    yield
+    create_migrated_database(postgres_server)
+
+
 def roles(sidecar, prefix=None):
     result = sidecar.command("migrate", "--roles" if prefix is None else f"--roles={prefix}")
     assert result.returncode == 0, result.stderr
     return result.stdout
 
 
+@pytest.mark.usefixtures("first_inbox")
 def test_migrate_roles_says_which_it_made_and_what_to_grant(make_inboxd, db):
     sidecar = make_inboxd()
     db.execute("DROP ROLE IF EXISTS inboxd_reader")
@@ -150,6 +162,7 @@ def members(*grants):
     return [word for grant in grants for word in ("--grant", grant)]
 
 
+@pytest.mark.usefixtures("first_inbox")
 def test_three_services_on_one_server_cannot_act_in_the_inboxes_of_the_others(three_databases, postgres_server, name):
     (shop, first, shop_in, shop_app), (bank, second, bank_in, bank_app), (mail, third, mail_in, mail_app) = three_databases.values()
     assert first.command("migrate", "--roles=inboxd", *members(f"sidecar={shop_in}", f"service={shop_app}")).returncode == 0
@@ -187,6 +200,7 @@ def test_three_services_on_one_server_cannot_act_in_the_inboxes_of_the_others(th
         psycopg.connect(postgres_server.conninfo(mail), user=shop_app)
 
 
+@pytest.mark.usefixtures("first_inbox")
 def test_a_wrong_grant_is_refused(make_inboxd):
     sidecar = make_inboxd()
     for arguments, code, words in (
@@ -237,6 +251,7 @@ def test_users_can_move_to_roles_of_their_own(two_schemas, db, postgres_server, 
     assert "inboxd_" not in roles(sidecar)
 
 
+@pytest.mark.usefixtures("first_inbox")
 def test_the_name_of_a_role_is_no_part_of_a_statement(two_schemas, db):
     """Whoever may rename a role must not run statements as the user of `migrate`."""
     (_, prefix, sidecar), _ = two_schemas

@@ -18,6 +18,8 @@ from support.scripts import always, DONE
 from support.sidecar import binary
 from support.wait import eventually, throughout
 
+pytestmark = pytest.mark.empty_database
+
 NEXT = pathlib.Path(binary()).resolve().parents[1] / "tests/sql/inboxd-next"
 BUILDS = ("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%%CREATE INDEX CONCURRENTLY IF NOT EXISTS inbox_messages_%%'"
           " AND state = 'active' AND pid <> pg_backend_pid()")
