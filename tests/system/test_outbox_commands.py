@@ -53,7 +53,8 @@ def test_a_filter_by_topic_knows_the_topic_of_the_configuration(make_inboxd, inb
     inbox.execute("SELECT inbox.emit(NULL, 'k', 't', '{}', aggregate => 'order'), inbox.emit('order', 'k', 't', '{}')")
     assert [row["seq"] for row in objects(run(sidecar, "outbox", "list", "--topic", "shop.order", "--json"))] == [1]
     run(sidecar, "outbox", "discard", "--topic", "shop.order", "--reason", "r", "--yes")
-    assert [row["seq"] for row in objects(run(sidecar, "outbox", "list", "--dead", "--json"))] == [1]
+    assert [row["seq"] for row in objects(run(sidecar, "outbox", "list", "--status", "discarded", "--json"))] == [1]
+    assert run(sidecar, "outbox", "list", "--dead", "--json") == ""
 
 
 @pytest.mark.parametrize("word", ["e4", "5"])
