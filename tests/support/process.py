@@ -27,7 +27,7 @@ class StartFailed(RuntimeError):
     """A server did not start; the message has the end of its log."""
 
 
-def free_port():
+def free_port(given=set()):  # noqa: B006 - of all calls: a port that was returned may not be in use yet
     """A free port below the range that the kernel assigns, so that a restarted server gets it again."""
     for _ in range(200):
         port = random.randrange(20000, 32000)
@@ -36,7 +36,9 @@ def free_port():
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
+            if port not in given:
+                given.add(port)
+                return port
     raise StartFailed("no free port between 20000 and 32000 on 127.0.0.1")
 
 
