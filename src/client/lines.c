@@ -201,7 +201,8 @@ static const struct {
 } refusals[] = {
 	{ -32000, "allow this user with socket.mode, socket.group or socket.allow_uid" },
 	{ -32001, "use a handler library and a sidecar that speak the same protocol version" },
-	{ -32003, "give handlers that share the work one name, or each its own subscription" },
+	{ -32003, "list handlers that need the same messages as consumers; give handlers that "
+		  "share work one name" },
 	{ -32005, "subscribe to prefixes (\"order.*\") or whole topics" },
 	{ -32602, "correct the options of the handler" },
 };

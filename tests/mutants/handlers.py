@@ -144,6 +144,12 @@ MUTANTS = [
            edit("examples/exactly_once.c", "\t*db = NULL;\n}", "}"),
            edit("examples/exactly_once.c", "\tPQfinish(*db); /* an open", "\t/* an open"),
            tests=[EXAMPLES + "test_a_terminated_commit_spends_no_attempt[exactly_once.c]"]),
+    mutant("R15", "a handler that comes back is said to take messages",
+           edit("src/model/routing/routing.c", "(own < routes->count && handler_routes_equal(routes->handlers[own].routes, wanted))", "false"),
+           tests=[ROUTING + "a_handler_that_comes_back_takes_no_messages"]),
+    mutant("R15", "nothing says that a handler takes messages",
+           edit("src/model/routing/routing.c", "if (i != own && strcmp(other->id.consumer", "if (i == own && strcmp(other->id.consumer"),
+           tests=[ROUTING + "a_more_specific_subscription_takes_messages"]),
     # E5: the cost of routing
     mutant("E5", "a snapshot copies the table",
            edit("src/model/routing/routing.c", "copy->routes = routes_share(from->routes);",

@@ -248,6 +248,9 @@ def test_an_equal_subscription_of_another_handler_is_refused_by_name(wire, conne
         other.hello("audit", subscribe=subscribe)
     assert refused.value.code == -32003
     other.hello("audit", subscribe=[{"topic": "orders", "types": ["order.created"]}])
+    eventually(lambda: event_lines(inboxd, "subscription_takes"))
+    logged = event_lines(inboxd, "subscription_takes")
+    assert len(logged) == 1 and "handler=audit from=billing" in logged[0] and "list both as consumers" in logged[0]
 
 
 def test_connections_of_one_handler_share_its_subscriptions(wire, connect, inboxd):

@@ -133,8 +133,54 @@ static void an_equal_subscription_of_another_handler_is_refused_by_name(void **s
 	assert_non_null(strstr(err.text, "\"billing\""));
 	assert_non_null(strstr(err.text, "\"orders\""));
 	assert_non_null(strstr(err.text, "\"order.*\""));
+	assert_non_null(strstr(err.text, "list both as consumers"));
+	assert_non_null(strstr(err.text, "takes its messages away"));
 	assert_null(finds(*state, "payments", "p.q"));
 	assert_int_equal(routing_count(*state), 1);
+}
+
+/* A connected handler has the first subscription, and another one connects with the second. */
+static void a_more_specific_subscription_takes_messages(void **state)
+{
+	static const struct {
+		struct subscription has;
+		struct subscription new;
+		bool takes;
+	} rows[] = {
+		{ { NULL, NULL }, { NULL, "invoice.created" }, true },
+		{ { NULL, NULL }, { "orders", NULL }, true },
+		{ { "orders", NULL }, { NULL, "order.*" }, true },
+		{ { "orders", "order.*" }, { "payments", "order.paid" }, false },
+		{ { "orders", "order.*" }, { "orders", "order.cre*" }, true },
+		{ { "orders", "order.*" }, { NULL, "invoice.*" }, false },
+		{ { NULL, "order.*" }, { "orders", "order.*" }, true },
+		{ { "orders", "order.*" }, { NULL, "order.*" }, false },
+		{ { "orders", "order.*" }, { "orders", NULL }, false },
+		{ { NULL, "a" }, { "orders", "ab" }, false },
+		{ { NULL, "a" }, { "orders", "a" }, true },
+		{ { NULL, "a" }, { "orders", "a*" }, false },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const char *from;
+
+		assert_int_equal(routing_set(*state, UNNAMED("mail"), &rows[i].has, 1, NULL), 0);
+		from = routing_narrowed(*state, UNNAMED("audit"), &rows[i].new, 1);
+		assert_int_equal(from != NULL && strcmp(from, "mail") == 0, rows[i].takes);
+		assert_null(routing_narrowed(
+			*state, (struct handler_id){ "search", "audit" }, &rows[i].new, 1));
+	}
+}
+
+/* The messages of a handler that is away wait for it, so it takes none when it comes back. */
+static void a_handler_that_comes_back_takes_no_messages(void **state)
+{
+	const struct subscription sub = { NULL, "order.*" };
+
+	assert_subscribed(*state, "all", NULL, NULL);
+	assert_subscribed(*state, "orders", NULL, "order.*");
+	assert_int_equal(routing_leave(*state, UNNAMED("orders"), 1), 0);
+	assert_null(routing_narrowed(*state, UNNAMED("orders"), &sub, 1));
 }
 
 static void an_overlap_of_everything_is_described(void **state)
@@ -560,6 +606,8 @@ int main(void)
 		TEST(a_star_as_type_is_any_type),
 		TEST(a_message_without_a_type_goes_to_no_typed_subscription),
 		TEST(an_equal_subscription_of_another_handler_is_refused_by_name),
+		TEST(a_more_specific_subscription_takes_messages),
+		TEST(a_handler_that_comes_back_takes_no_messages),
 		TEST(an_overlap_of_everything_is_described),
 		TEST(a_refused_change_leaves_the_old_subscriptions),
 		TEST(a_new_set_replaces_the_old_one),

@@ -388,6 +388,9 @@ static int subscribe(struct routing *routing, const struct hello *hello, struct 
 	const char *displaced =
 		routing_displaced(routing, id, hello->subscribe, hello->subscribe_count);
 	CLEANUP(freep) char *other = displaced == NULL ? NULL : strdup(displaced);
+	const char *narrowed =
+		routing_narrowed(routing, id, hello->subscribe, hello->subscribe_count);
+	CLEANUP(freep) char *from = narrowed == NULL ? NULL : strdup(narrowed);
 	int r = routing_set(routing, id, hello->subscribe, hello->subscribe_count, err);
 
 	if (r == 0 && other != NULL)
@@ -397,6 +400,14 @@ static int subscribe(struct routing *routing, const struct hello *hello, struct 
 			LOG_STR("next",
 				"if the handler was renamed, run `inboxd handlers forget` for the "
 				"other name"));
+	if (r == 0 && from != NULL)
+		log_warn("subscription_takes", LOG_STR("handler", hello->handler),
+			LOG_STR("from", from),
+			LOG_STR("why", "its subscription is more specific, and each message goes "
+				       "to one handler of a consumer"),
+			LOG_STR("next",
+				"if both need these messages, list both as consumers in the "
+				"configuration"));
 	return r;
 }
 

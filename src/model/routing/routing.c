@@ -16,6 +16,8 @@
 #include "base/time/backoff.h"
 #include "model/routing/routes.h"
 
+#define NARROWED_MAX 1000000 /* comparisons of two subscriptions */
+
 struct routing {
 	struct routes *routes;
 };
@@ -89,9 +91,9 @@ static int refuse_overlap(const struct routes *routes, size_t own,
 		if (owner != NULL && owner != &routes->handlers[own] && !owner->away)
 			return err_set(err, ROUTING_OVERLAP,
 				"handler \"%s\" is already subscribed to topic %s%s%s, type "
-				"%s%s%s: "
-				"subscribe to something narrower, or connect under that name to "
-				"share its work",
+				"%s%s%s: if both need each message, list both as consumers in "
+				"the configuration; to share its work, connect under that name; a "
+				"narrower subscription takes its messages away from that handler",
 				owner->routes->id.name, topic_quote,
 				route->topic == NULL ? "any" : route->topic, topic_quote,
 				type_quote, route->type == NULL ? "any" : route->type, type_quote);
@@ -340,6 +342,58 @@ const char *routing_displaced(const struct routing *routing, struct handler_id h
 
 		if (owner != NULL && owner->away && !is_handler(owner->routes, handler))
 			return owner->routes->id.name;
+	}
+	return NULL;
+}
+
+/* True if `route` gets messages that `other` would get without it. */
+static bool takes_from(const struct route *route, const struct route *other)
+{
+	if (route->topic != NULL && other->topic != NULL && strcmp(route->topic, other->topic) != 0)
+		return false;
+	if (route->kind != other->kind)
+		return route->kind > other->kind &&
+		       (other->kind == ROUTE_ANY ||
+			       strncmp(route->type, other->type, other->type_length) == 0);
+	if (route->type_length == other->type_length &&
+		!(route->topic != NULL && other->topic == NULL))
+		return false;
+	if (route->type_length < other->type_length ||
+		(route->kind == ROUTE_EXACT && route->type_length != other->type_length))
+		return false;
+	return route->kind == ROUTE_ANY ||
+	       strncmp(route->type, other->type, other->type_length) == 0;
+}
+
+static bool takes_from_any(const struct handler_routes *wanted, const struct handler_routes *other)
+{
+	for (size_t i = 0; i < wanted->count; i++) {
+		for (size_t j = 0; j < other->count; j++) {
+			if (takes_from(&wanted->routes[i], &other->routes[j]))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* The number of comparisons is limited, because dispatch waits for them. */
+const char *routing_narrowed(const struct routing *routing, struct handler_id handler,
+	const struct subscription *subs, size_t count)
+{
+	const struct routes *routes = routing->routes;
+	CLEANUP(handler_routes_releasep)
+	struct handler_routes *wanted = handler_routes_new(handler, subs, count, routes->seed);
+	size_t own = index_of(routes, handler);
+
+	if (wanted == NULL || wanted->count * count_others(routes, own, false) > NARROWED_MAX ||
+		(own < routes->count && handler_routes_equal(routes->handlers[own].routes, wanted)))
+		return NULL;
+	for (size_t i = 0; i < routes->count && !routes->handlers[i].away; i++) {
+		const struct handler_routes *other = routes->handlers[i].routes;
+
+		if (i != own && strcmp(other->id.consumer, handler.consumer) == 0 &&
+			takes_from_any(wanted, other))
+			return other->id.name;
 	}
 	return NULL;
 }

@@ -62,6 +62,10 @@ int routing_leave(struct routing *routing, struct handler_id handler, int64_t he
 /* The name of the handler that is away and would lose an equal subscription to this handler; NULL: none. */
 const char *routing_displaced(const struct routing *routing, struct handler_id handler,
 	const struct subscription *subs, size_t count);
+/* The name of a connected handler of the same consumer that would get fewer messages because these subscriptions of
+ * this handler are more specific. NULL: none, or the handler has these subscriptions already. */
+const char *routing_narrowed(const struct routing *routing, struct handler_id handler,
+	const struct subscription *subs, size_t count);
 int routing_remove(struct routing *routing, struct handler_id handler);
 /* A closed handler keeps its subscriptions and gets no new messages: routing_wants() is false for its messages, and
  * no less specific handler gets them. */
