@@ -3,7 +3,7 @@
  * statements, and the same for the events of the outbox, which are always given by filters. Messages are
  * given by event id or, except for `resolve`, by filters.
  *
- * By event id, each message is changed in a transaction of its own, and the first failure becomes
+ * By event id, each message is changed in a transaction of its own for each consumer, and the first failure becomes
  * the result. By filter, the matches are counted and confirmed first, and then changed page by
  * page. Both can be interrupted between two transactions and then report how far they came. The
  * rows are changed by the functions in sql/functions/replay.sql, retry.sql and discard.sql. These never change a
@@ -13,33 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text/numbers.h"
+#include "ops/change.h"
 #include "ops/cli/cli_table.h"
-#include "ops/op.h"
 
-#define PAGE       1000
-#define COUNT_PAGE 20000
-#define MOST_NAMED 5
-
-/* The advice for a message that was not changed, by its state. */
-struct way {
-	const char *status; /* NULL ends the list */
-	const char *text;
-};
-
-/* What differs between the commands. */
-struct change {
-	const char *name;   /* name of the command, for errors of the schema */
-	const char *status; /* the default state */
-	const char *states; /* the allowed states */
-	const char *done;
-	const char *noun;
-	const struct way *ways;
-	enum query one; /* changes one by event id; events of the outbox have none */
-	enum query count;
-	enum query page;
-	const char *status_of_id; /* the default state with an event id, if it is another one */
-};
+#define MOST_NAMED  5
 
 #define WAY_CLAIMED "Wait until its handler has answered"
 #define WAY_PARKED                                                                                 \
@@ -169,9 +146,28 @@ static bool is_left_out(const struct change *change, const struct rows *found, i
 	       rows_bool(found, row, FIND_IS_DROPPED);
 }
 
+static bool is_processed(const struct rows *found, int row)
+{
+	return strcmp(rows_text(found, row, FIND_STATUS), "processed") == 0;
+}
+
+/* True when the message is processed for this consumer, and not for another one: the replay is for the other one, and
+ * would double the effects of this one. The other one may wait again, after an earlier replay. */
+static bool is_kept(const struct change *change, const struct rows *found, int row)
+{
+	bool kept = false;
+
+	if (change != &replay || !is_processed(found, row) || is_left_out(change, found, row))
+		return false;
+	for (int other = 0; other < rows_count(found); other++)
+		kept |= !is_processed(found, other);
+	return kept;
+}
+
 static bool will_change(const struct change *change, const struct rows *found, int row)
 {
-	return may_change(change, found, row) && !is_left_out(change, found, row);
+	return may_change(change, found, row) && !is_left_out(change, found, row) &&
+	       !is_kept(change, found, row);
 }
 
 /* The first row that the change is for; -1: there is none. */
@@ -206,16 +202,16 @@ static void add_row_states(struct buf *out, const struct change *change, const s
 	}
 }
 
-/* `found` contains the states from a moment ago, which may have changed since. */
+/* `found` contains the states from a moment ago, which may have changed since. `changing`: the row that should have
+ * changed, or -1. */
 static int report_unchanged(const struct change *change, const char *event_id,
-	const struct rows *found, struct err *err)
+	const struct rows *found, int changing, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf words = BUF_INIT;
-	const int first = first_row(change, found);
 	const char *way = way_of(change, rows_text(found, 0, FIND_STATUS));
 
-	if (first >= 0) {
-		add_name(&words, event_id, found, first);
+	if (changing >= 0) {
+		add_name(&words, event_id, found, changing);
 		buf_addf(&words,
 			" was not %s: another session has locked it, or it has changed in the "
 			"meantime; try again",
@@ -274,6 +270,23 @@ static void print_left_out(
 	(void)fprintf(stderr, "\": %d left out: retention has dropped their payload\n", left_out);
 }
 
+static void print_kept(const struct change *change, const char *event_id, const struct rows *found)
+{
+	for (int row = 0; row < rows_count(found); row++) {
+		CLEANUP(buf_fini) struct buf words = BUF_INIT;
+
+		if (!is_kept(change, found, row))
+			continue;
+		buf_addf(&words,
+			"event \"%s\" for consumer \"%s\" is left out: it was %s. To process it "
+			"again: `inboxd replay EVENT_ID --consumer '%s'`",
+			event_id, rows_text(found, row, FIND_CONSUMER),
+			rows_text(found, row, FIND_STATE), rows_text(found, row, FIND_CONSUMER));
+		op_print_text(stderr, bytes_of(buf_str(&words)), false);
+		(void)fputc('\n', stderr);
+	}
+}
+
 /* Prints the plan for a message and each of its consumers, for a dry run. It fails if none of the rows
  * can be changed. */
 static int show_rows(const struct op *op, const struct change *change, const char *event_id,
@@ -281,37 +294,126 @@ static int show_rows(const struct op *op, const struct change *change, const cha
 {
 	for (int row = 0; !op->cli->json && row < rows_count(found); row++)
 		print_plan(change, event_id, found, row, will_change(change, found, row));
-	return first_row(change, found) < 0 ? report_unchanged(change, event_id, found, err) : 0;
+	return first_row(change, found) < 0 ? report_unchanged(change, event_id, found, -1, err)
+					    : 0;
 }
 
-/* `counted`: the rows that were confirmed; empty = none had to be. */
-static int change_one(const struct op *op, const struct change *change, const char *event_id,
-	const struct buf *counted, struct err *err)
+/* The event ids of the command line: what was confirmed, and what has been done. */
+struct given {
+	struct buf counted; /* the rows that were confirmed; empty = none had to be */
+	struct buf asked; /* '1' or '0' for each event id: the question named a processed message */
+	int64_t changed;
+	bool cut; /* interrupted by a signal before the last one */
+};
+
+static void print_done(const struct op *op, const struct change *change, const char *event_id,
+	const struct rows *found, int row)
+{
+	if (op->cli->json)
+		return;
+	(void)printf("%s %s", event_id, change->done);
+	if (rows_count(found) > 1) {
+		(void)fputs(" for consumer \"", stdout);
+		op_print_text(stdout, bytes_of(rows_text(found, row, FIND_CONSUMER)), false);
+		(void)putchar('"');
+	}
+	(void)putchar('\n');
+}
+
+/* A row of an event. */
+struct target {
+	const char *event_id;
+	const struct rows *found;
+	int row;
+};
+
+/* One of several rows is changed for its consumer, so that the others stay as they are. */
+static int change_row(const struct op *op, const struct change *change, const struct target *target,
+	struct given *given, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *found = NULL;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
+	const struct rows *found = target->found;
+	int r;
+
+	params_text(&params, rows_text(found, 0, FIND_SOURCE));
+	params_text(&params, target->event_id);
+	params_text(&params, op->cli->reason);
+	params_text(&params, rows_count(found) > 1 ? rows_text(found, target->row, FIND_CONSUMER)
+						   : op->cli->filter.consumer);
+	if (change == &replay)
+		op_counted_give(&params, &given->counted);
+	r = db_run(op->db, change->one, &params, &rows, err);
+	if (r != 0)
+		return r;
+	if (!rows_bool(rows, 0, 0))
+		return report_unchanged(change, target->event_id, found,
+			will_change(change, found, target->row) ? target->row : -1, err);
+	print_done(op, change, target->event_id, found, target->row);
+	return 0;
+}
+
+/* The first failure is the result. If no row can change, the function of the schema gets the first one: the audit
+ * records the attempt. */
+static int change_rows(const struct op *op, const struct change *change, struct target *target,
+	struct given *given, struct err *err)
+{
+	const int only = first_row(change, target->found) < 0 ? 0 : -1;
+	bool changed = false;
+	int first = 0;
+
+	for (target->row = 0; target->row < rows_count(target->found); target->row++) {
+		struct err own = ERR_INIT;
+		int r;
+
+		if (target->row != only && !will_change(change, target->found, target->row))
+			continue;
+		if (is_kept(change, target->found, target->row))
+			return report_unchanged(change, target->event_id, target->found, -1, err);
+		r = change_row(op, change, target, given, &own);
+		changed |= r == 0;
+		if (r != 0 && first == 0) {
+			first = r;
+			*err = own;
+		} else if (r != 0) {
+			(void)fprintf(stderr, "inboxd: %s\n", own.text);
+		}
+		if (r != 0 && !db_is_open(op->db))
+			break;
+	}
+	given->changed += changed;
+	return first;
+}
+
+/* A message that became processed after the question was not confirmed. */
+static bool is_unasked(const struct op *op, const struct change *change, const struct rows *found,
+	const struct given *given, size_t word)
+{
+	const int first = first_row(change, found);
+
+	return change == &replay && !op->cli->yes && first >= 0 && is_processed(found, first) &&
+	       given->asked.data[word] != '1';
+}
+
+static int change_one(const struct op *op, const struct change *change, size_t word,
+	struct given *given, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *found = NULL;
+	const char *event_id = op->cli->words[word];
 	int r = find_rows(op, event_id, NULL, &found, err);
 
 	if (r != 0)
 		return r;
 	print_left_out(change, event_id, found);
-	if (op->cli->dry_run)
-		return show_rows(op, change, event_id, found, err);
-	params_text(&params, rows_text(found, 0, FIND_SOURCE));
-	params_text(&params, event_id);
-	params_text(&params, op->cli->reason);
-	params_text(&params, op->cli->filter.consumer);
-	if (change == &replay)
-		op_counted_give(&params, counted);
-	r = db_run(op->db, change->one, &params, &rows, err);
-	if (r != 0)
+	print_kept(change, event_id, found);
+	if (op->cli->dry_run) {
+		r = show_rows(op, change, event_id, found, err);
+		given->changed += r == 0;
 		return r;
-	if (!rows_bool(rows, 0, 0))
-		return report_unchanged(change, event_id, found, err);
-	if (!op->cli->json)
-		(void)printf("%s %s\n", event_id, change->done);
-	return 0;
+	}
+	if (is_unasked(op, change, found, given, word))
+		return report_unchanged(change, event_id, found, first_row(change, found), err);
+	return change_rows(op, change, &(struct target){ event_id, found, 0 }, given, err);
 }
 
 /* By text, then by position. */
@@ -351,14 +453,9 @@ static int take_once(const struct cli *cli, const char ***out, struct err *err)
 	return 0;
 }
 
-struct tally {
-	int64_t changed;
-	bool cut; /* interrupted by a signal before the last one */
-};
-
 /* Changes each of them once, whatever the result of the others. The first failure is the result. */
-static int change_each(const struct op *op, const struct change *change, const struct buf *counted,
-	struct tally *tally, struct err *err)
+static int change_each(
+	const struct op *op, const struct change *change, struct given *given, struct err *err)
 {
 	CLEANUP(freep) const char **words = NULL;
 	int first = take_once(op->cli, &words, err);
@@ -367,11 +464,10 @@ static int change_each(const struct op *op, const struct change *change, const s
 		struct err own = ERR_INIT;
 		int r;
 
-		tally->cut = op_interrupted();
-		if (tally->cut)
+		given->cut = op_interrupted();
+		if (given->cut)
 			return first;
-		r = words[i] == NULL ? 0 : change_one(op, change, words[i], counted, &own);
-		tally->changed += words[i] != NULL && r == 0;
+		r = words[i] == NULL ? 0 : change_one(op, change, i, given, &own);
 		if (r != 0 && first == 0) {
 			first = r;
 			*err = own;
@@ -393,8 +489,7 @@ struct repeats {
 static void add_repeats(struct repeats *repeats, const char *event_id, const struct rows *found)
 {
 	for (int row = 0; row < rows_count(found); row++) {
-		if (strcmp(rows_text(found, row, FIND_STATUS), "processed") != 0 ||
-			is_left_out(&replay, found, row))
+		if (!is_processed(found, row) || !will_change(&replay, found, row))
 			continue;
 		repeats->count++;
 		if (repeats->count > MOST_NAMED)
@@ -407,31 +502,33 @@ static void add_repeats(struct repeats *repeats, const char *event_id, const str
 
 /* A message that does not exist is reported when its turn comes. */
 static int find_repeats(
-	const struct op *op, struct repeats *repeats, struct buf *counted, struct err *err)
+	const struct op *op, struct repeats *repeats, struct given *given, struct err *err)
 {
 	for (size_t i = 0; i < op->cli->word_count; i++) {
 		CLEANUP(rows_freep) struct rows *found = NULL;
 		struct err own = ERR_INIT;
+		const int64_t before = repeats->count;
 
-		if (find_rows(op, op->cli->words[i], counted, &found, &own) == 0) {
+		if (find_rows(op, op->cli->words[i], &given->counted, &found, &own) == 0) {
 			add_repeats(repeats, op->cli->words[i], found);
 		} else if (!db_is_open(op->db)) {
 			*err = own;
 			return FAULT_DATABASE;
-		} else if (!buf_ok(counted)) {
+		} else if (!buf_ok(&given->counted)) {
 			return err_memory(err);
 		}
+		buf_add_char(&given->asked, repeats->count > before ? '1' : '0');
 	}
-	return 0;
+	return buf_ok(&given->asked) ? 0 : err_memory(err);
 }
 
 /* The effects of a processed message may happen twice, so its replay is confirmed. Then no message may be replayed
  * that was processed after the question. */
-static int confirm_repeats(const struct op *op, struct buf *counted, struct err *err)
+static int confirm_repeats(const struct op *op, struct given *given, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf question = BUF_INIT;
 	struct repeats repeats = { BUF_INIT, 0 };
-	int r = find_repeats(op, &repeats, counted, err);
+	int r = find_repeats(op, &repeats, given, err);
 
 	if (r == 0 && repeats.count > 0) {
 		buf_addf(&question, "replay %s", buf_str(&repeats.names));
@@ -445,281 +542,30 @@ static int confirm_repeats(const struct op *op, struct buf *counted, struct err 
 
 static int change_words(const struct op *op, const struct change *change, struct err *err)
 {
-	CLEANUP(buf_fini) struct buf counted = BUF_INIT;
-	struct tally tally = { 0, false };
+	struct given given = { BUF_INIT, BUF_INIT, 0, false };
 	int r = 0;
 
 	if (change == &replay && !op->cli->yes && !op->cli->dry_run)
-		r = confirm_repeats(op, &counted, err);
-	if (r != 0)
-		return r == OP_NO ? 0 : r;
-	op_interrupt_begin();
-	r = change_each(op, change, &counted, &tally, err);
-	op_print_change(op, change->name, tally.changed);
-	if (tally.cut) {
-		(void)fprintf(stderr, "inboxd: interrupted: %" PRId64 " of %zu %s\n", tally.changed,
-			op->cli->word_count, change->done);
-		op_interrupt_obey();
+		r = confirm_repeats(op, &given, err);
+	if (r == 0) {
+		op_interrupt_begin();
+		r = change_each(op, change, &given, err);
+		op_print_change(op, change->name, given.changed);
+		if (given.cut) {
+			(void)fprintf(stderr, "inboxd: interrupted: %" PRId64 " of %zu %s\n",
+				given.changed, op->cli->word_count, change->done);
+			op_interrupt_obey();
+		}
+		op_interrupt_end();
+	} else if (r == OP_NO) {
+		r = 0;
 	}
-	op_interrupt_end();
+	buf_fini(&given.counted);
+	buf_fini(&given.asked);
 	return r;
 }
 
-/* --- By filter --------------------------------------------------------------------------------- */
-
-/* The number of messages that match a filter. */
-struct counts {
-	int64_t wanted;
-	int64_t dropped; /* match, but cannot be replayed: retention has dropped their payload */
-	int64_t cut;     /* more match after this seq; 0 = no */
-};
-
-struct counter {
-	const struct change *change;
-	const struct buf *filter;
-	struct buf counted; /* see op_counted_take() */
-	bool dropped;       /* count struct counts.dropped */
-	int64_t most;
-	int64_t after;
-	int64_t count;
-	bool over;
-};
-
-static void add_states(struct params *params, const char *states)
-{
-	int array = params_array(params, ARRAY_TEXT);
-	char word[16];
-
-	for (const char *at = states; *at != '\0'; at += strspn(at, " ")) {
-		int length = (int)strcspn(at, " ");
-
-		(void)snprintf(word, sizeof(word), "%.*s", length, at);
-		array_text(params, array, word);
-		at += length;
-	}
-}
-
-static int count_page(const struct op *op, struct counter *counter, struct err *err)
-{
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int64_t left = counter->most - counter->count;
-	int r;
-
-	op_counted_give(&params, &counter->counted);
-	params_text(&params, counter->change->name);
-	params_jsonb(&params, (struct bytes){ counter->filter->data, counter->filter->length });
-	add_states(&params, counter->change->states);
-	params_int(&params, (int32_t)(left < COUNT_PAGE ? left : COUNT_PAGE));
-	params_bigint(&params, counter->after);
-	params_bool(&params, counter->dropped);
-	r = db_run(op->db, counter->change->count, &params, &rows, err);
-	if (r != 0)
-		return r;
-	counter->count += rows_int(rows, 0, 0);
-	counter->over = rows_is_null(rows, 0, 1);
-	counter->after = rows_int(rows, 0, 1);
-	return op_counted_take(&counter->counted, rows, 2, err);
-}
-
-/* Counts in pages, because matches may be rare: a statement that searches the whole table for them
- * would hold back vacuum and reach the statement timeout. */
-static int count_all(const struct op *op, struct counter *counter, struct err *err)
-{
-	int r = 0;
-
-	while (r == 0 && !counter->over && counter->count < counter->most &&
-		!op_counted_is_full(&counter->counted))
-		r = count_page(op, counter, err);
-	return r;
-}
-
-/* The filter then fits only the messages that were counted. */
-static int count(const struct op *op, const struct change *change, struct buf *filter,
-	struct counts *out, struct err *err)
-{
-	struct counter wanted = {
-		.change = change,
-		.filter = filter,
-		.counted = BUF_INIT,
-		.most = op->cli->bounds.limit == 0 ? INT64_MAX : op->cli->bounds.limit,
-		.after = op->cli->bounds.after,
-	};
-	struct counter dropped = wanted;
-	int r = count_all(op, &wanted, err);
-
-	dropped.dropped = true;
-	dropped.most = INT64_MAX;
-
-	if (r == 0 && change == &replay)
-		r = count_all(op, &dropped, err);
-	if (r == 0)
-		r = op_add_counted(filter, &wanted.counted, err);
-	*out = (struct counts){
-		.wanted = wanted.count,
-		.dropped = dropped.count,
-		.cut = wanted.over || wanted.count >= wanted.most ? 0 : wanted.after,
-	};
-	buf_fini(&wanted.counted);
-	buf_fini(&dropped.counted);
-	return r;
-}
-
-struct pages {
-	const struct buf *filter;
-	int64_t wanted;
-	int64_t after;
-	int64_t affected;
-	bool over;
-};
-
-/* Each page is its own transaction, so that an interruption or a lock conflict loses the work of
- * one page at most. */
-static int change_page(
-	const struct op *op, const struct change *change, struct pages *pages, struct err *err)
-{
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int64_t left = pages->wanted - pages->affected;
-	int r;
-
-	params_jsonb(&params, (struct bytes){ pages->filter->data, pages->filter->length });
-	params_bigint(&params, pages->after);
-	params_int(&params, (int32_t)(left < PAGE ? left : PAGE));
-	params_text(&params, op->cli->reason);
-	r = db_run(op->db, change->page, &params, &rows, err);
-	if (r != 0)
-		return r;
-	pages->affected += rows_int(rows, 0, 0);
-	pages->over = rows_is_null(rows, 0, 1);
-	if (!pages->over)
-		pages->after = rows_int(rows, 0, 1);
-	return 0;
-}
-
-static bool is_done(const struct pages *pages)
-{
-	return pages->over || pages->affected >= pages->wanted;
-}
-
-/* Without --after the same command would visit messages again that match again by now, for example
- * processed ones. */
-static void print_interrupted(const struct change *change, const struct pages *pages)
-{
-	(void)fprintf(stderr,
-		"inboxd: interrupted: %" PRId64 " of %" PRId64
-		" %s; run the same command with --after %" PRId64 " for the rest\n",
-		pages->affected, pages->wanted, change->done, pages->after);
-}
-
-static int run_pages(
-	const struct op *op, const struct change *change, struct pages *pages, struct err *err)
-{
-	int r = 0;
-
-	op_interrupt_begin();
-	while (r == 0 && !is_done(pages) && !op_interrupted()) {
-		op_progress(pages->affected, pages->wanted);
-		r = change_page(op, change, pages, err);
-	}
-	op_progress(0, 0);
-	if (op_interrupted() && r == 0 && !is_done(pages)) {
-		print_interrupted(change, pages);
-		op_print_change(op, change->name, pages->affected);
-		op_interrupt_obey();
-	}
-	op_interrupt_end();
-	return r;
-}
-
-/* The others were counted and confirmed, but are not what they were then. */
-static void print_rest(const struct pages *pages)
-{
-	if (pages->affected < pages->wanted)
-		(void)fprintf(stderr,
-			"%" PRId64 " left out: locked, or changed since they were counted\n",
-			pages->wanted - pages->affected);
-}
-
-/* Changes the messages that were counted and confirmed. Later arrivals are not included, nor those that have changed since. */
-static int change_pages(const struct op *op, const struct change *change, const struct buf *filter,
-	int64_t wanted, struct err *err)
-{
-	struct pages pages = {
-		.filter = filter,
-		.wanted = wanted,
-		.after = op->cli->bounds.after,
-	};
-	int r = run_pages(op, change, &pages, err);
-
-	if (r != 0 && pages.affected > 0)
-		op_print_change(op, change->name, pages.affected);
-	if (r != 0)
-		return pages.affected == 0
-			       ? r
-			       : err_prefix(err,
-					 "%" PRId64 " of %" PRId64
-					 " %s (continue with --after %" PRId64 "), then",
-					 pages.affected, pages.wanted, change->done, pages.after);
-	if (!op->cli->json)
-		(void)printf("%" PRId64 " %s\n", pages.affected, change->done);
-	print_rest(&pages);
-	if (pages.affected == 0)
-		return op_nothing(op, change->name, err,
-			"every match is locked or has changed in the meantime");
-	op_print_change(op, change->name, pages.affected);
-	return 0;
-}
-
-/* Nothing can be changed: reports why. */
-static int report_nothing(const struct op *op, const struct change *change,
-	const struct counts *counts, struct err *err)
-{
-	char words[128];
-
-	if (counts->dropped == 0) {
-		(void)snprintf(words, sizeof(words), "no %s matches", change->noun);
-		return op_nothing(op, change->name, err, words);
-	}
-	(void)snprintf(words, sizeof(words),
-		"%" PRId64
-		" message%s match%s, and cannot be %s: retention has dropped the payload",
-		counts->dropped, plural(counts->dropped), counts->dropped == 1 ? "es" : "",
-		change->done);
-	return op_nothing(op, change->name, err, words);
-}
-
-static int change_filtered(const struct op *op, const struct change *change, struct err *err)
-{
-	CLEANUP(buf_fini) struct buf filter = BUF_INIT;
-	char question[64];
-	struct counts counts = { 0, 0, 0 };
-	bool by_id = op->cli->word_count > 1 && change->status_of_id != NULL;
-	const char *status = by_id ? change->status_of_id : change->status;
-	int r = op_filter(&filter, op, status, err);
-
-	if (r == 0)
-		r = count(op, change, &filter, &counts, err);
-	if (r != 0)
-		return r;
-	op_note_times(op->cli, status);
-	if (counts.wanted == 0)
-		return report_nothing(op, change, &counts, err);
-	if (counts.dropped > 0)
-		(void)fprintf(stderr, "%" PRId64 " left out: retention has dropped their payload\n",
-			counts.dropped);
-	if (counts.cut > 0)
-		(void)fprintf(stderr,
-			"more match: a transaction has been open for so long that not all could be "
-			"counted; continue with --after %" PRId64 "\n",
-			counts.cut);
-	(void)snprintf(question, sizeof(question), "%s %" PRId64 " %s%s", change->name,
-		counts.wanted, change->noun, plural(counts.wanted));
-	r = op_confirm(op, change->name, counts.wanted, question, err);
-	if (r != 0)
-		return r == OP_NO ? 0 : r;
-	return change_pages(op, change, &filter, counts.wanted, err);
-}
+/* --- The commands ------------------------------------------------------------------------------ */
 
 static int run(const struct op *op, const struct change *change, struct err *err)
 {
@@ -735,7 +581,7 @@ static int run(const struct op *op, const struct change *change, struct err *err
 		return err_set(err, FAULT_USAGE,
 			"%s: give event ids, or filters such as --status %s (`inboxd %s --help`)",
 			change->name, change->status, change->name);
-	return change_filtered(op, change, err);
+	return op_change_filtered(op, change, err);
 }
 
 int op_replay(const struct op *op, struct err *err)
@@ -765,7 +611,7 @@ static int run_events(const struct op *op, const struct change *change, struct e
 			"outbox %s: give an event id, or filters such as --status %s (`inboxd "
 			"outbox --help`)",
 			change->name, change->status);
-	return change_filtered(op, change, err);
+	return op_change_filtered(op, change, err);
 }
 
 int op_replay_events(const struct op *op, struct err *err)

@@ -737,7 +737,8 @@ def test_a_message_is_replayed_for_one_consumer_or_for_all(two_consumers, inbox)
     assert states() == [("billing", "dead"), ("search", "waiting")]
     assert run(two_consumers, "replay", "a", "--consumer", "search", code=6).startswith(
         'inboxd: event "a" for consumer "search" is waiting, so it was not replayed. It runs when its turn comes')
-    assert run(two_consumers, "replay", "a") == "a replayed\n"
+    inbox.execute("UPDATE inbox.inbox_messages SET processed_at = NULL, dead_at = now(), available_at = NULL WHERE consumer = 'search'")
+    assert run(two_consumers, "replay", "a") == 'a replayed for consumer "billing"\na replayed for consumer "search"\n'
     assert states() == [("billing", "waiting"), ("search", "waiting")]
     assert run(two_consumers, "discard", "--consumer", "search", "--yes") == "1 discarded\n"
     assert states() == [("billing", "waiting"), ("search", "dead")]
@@ -750,7 +751,7 @@ def test_a_replay_leaves_out_a_consumer_whose_payload_was_dropped(two_consumers,
     assert (result.returncode, result.stderr) == (0, left_out)
     assert re.fullmatch(r"dry run: replay a for billing, .*\nno change: a for search, .*\n", result.stdout)
     result = two_consumers.command("replay", "a")
-    assert (result.returncode, result.stdout, result.stderr) == (0, "a replayed\n", left_out), "nothing is processed again"
+    assert (result.returncode, result.stdout, result.stderr) == (0, 'a replayed for consumer "billing"\n', left_out), "nothing is processed again"
     assert inbox.count("processed") == 1
     inbox.execute("UPDATE inbox.inbox_messages SET payload = NULL, available_at = NULL, processed_at = now() WHERE event_id = 'a'")
     for options in (["--dry-run"], ["--yes"]):

@@ -74,6 +74,30 @@ def test_replay_of_a_processed_message_asks(ended, inbox):
     assert inbox.count("processed") == inbox.count("dead") == 0
 
 
+@pytest.mark.parametrize("options", [[], ["--yes"], ["--dry-run"]])
+def test_a_replay_by_event_id_leaves_out_a_consumer_that_has_processed_the_message(start_inboxd, inbox, options):
+    sidecar = start_inboxd()
+    inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, consumer, topic, kafka_partition, kafka_offset, dead_at, processed_at, handler)"
+                  " VALUES ('s', 'a', '', 't', 0, 1, NULL, now(), 'mail'), ('s', 'a', 'billing', 't', 0, 1, now(), NULL, NULL),"
+                  " ('s', 'a', 'search', 't', 0, 1, NULL, now(), 'index')")
+    left_out = "".join(rf"event \"a\" for consumer \"{name}\" is left out: it was processed at {WHEN} by {by}\. To process it again: "
+                       rf"`inboxd replay EVENT_ID --consumer '{name}'`\n" for name, by in (("", "mail"), ("search", "index")))
+    first = sidecar.command("replay", "a", *options)
+    assert first.returncode == 0 and re.fullmatch(left_out, first.stderr), first
+    if options == ["--dry-run"]:
+        assert re.fullmatch(r"no change: a, .*\ndry run: replay a for billing, .*\nno change: a for search, .*\n", first.stdout)
+        assert inbox.count("processed") == 2 and inbox.count("dead") == 1
+        return
+    assert first.stdout == 'a replayed for consumer "billing"\n'
+    again = sidecar.command("replay", "a", *options)
+    assert again.returncode == 6 and 'for consumer "billing" it is waiting' in again.stderr, "the second call does not change the others, either"
+    assert inbox.count("processed") == 2
+    assert run(sidecar, "replay", "a", "--consumer", "search", "--yes") == "a replayed\n"
+    inbox.execute("UPDATE inbox.inbox_messages SET processed_at = now(), available_at = NULL")
+    assert "stdin is not a terminal" in sidecar.command("replay", "a").stderr
+    assert run(sidecar, "replay", "a", "--yes") == "".join(f'a replayed for consumer "{name}"\n' for name in ("", "billing", "search"))
+
+
 def test_a_question_about_many_messages_names_the_first(ended, inbox):
     inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, processed_at)"
                   " SELECT 's', 'm' || i, 't', 0, i, now() FROM generate_series(1, 7) i")
