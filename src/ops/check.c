@@ -386,6 +386,10 @@ enum check_id {
 	CHECKS
 };
 
+#define SIDECAR_ROLE                                                                               \
+	"grant this user the role inboxd_sidecar, or the one with the prefix of this schema, "     \
+	"which `inboxd migrate --roles` prints"
+
 #define NEEDS(id) (1u << (id))
 
 static const struct {
@@ -402,11 +406,10 @@ static const struct {
 	[SCHEMA] = { "schema", check_schema, NEEDS(POSTGRES),
 		"correct inbox.schema, or run `inboxd migrate`" },
 	[PRIVILEGES] = { "privileges", check_privileges, NEEDS(POSTGRES) | NEEDS(SCHEMA),
-		"grant this user the role inboxd_sidecar" },
-	[BINDING] = { "binding", check_binding, NEEDS(KAFKA) | NEEDS(SCHEMA),
-		"grant this user the role inboxd_sidecar" },
+		SIDECAR_ROLE },
+	[BINDING] = { "binding", check_binding, NEEDS(KAFKA) | NEEDS(SCHEMA), SIDECAR_ROLE },
 	[CONSUMERS] = { "consumers", check_consumers, NEEDS(POSTGRES) | NEEDS(SCHEMA),
-		"grant this user the role inboxd_sidecar" },
+		SIDECAR_ROLE },
 	[HANDLERS] = { "handlers", check_handlers, NEEDS(POSTGRES) | NEEDS(SCHEMA),
 		"run `inboxd migrate --roles` as the owner of the schema" },
 	[SOCKET] = { "socket", check_socket, 0, "correct the settings under socket" },

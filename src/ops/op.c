@@ -17,6 +17,9 @@
 #define LOCK_TIMEOUT_MS      10000
 #define IDLE_TIMEOUT_MS      60000
 
+/* The columns of QUERY_OP_MAY. The roles have the prefix of the schema. */
+enum may_column { MAY_USER, MAY_CALL, MAY_OPERATOR, MAY_READER };
+
 /* The function of the schema that a command with changes calls. */
 static const char *const changes[COMMAND_VERSION + 1] = {
 	[COMMAND_REPLAY] = "replay_page",
@@ -35,6 +38,15 @@ static const char *const changes[COMMAND_VERSION + 1] = {
 	[COMMAND_REQUESTS] = "request_forget",
 };
 
+/* `rows` of QUERY_OP_MAY. */
+static int advise_grant(const struct rows *rows, enum may_column role, struct err *err)
+{
+	return err_advise(err,
+		"GRANT %s TO %s, or set another user with INBOXD_POSTGRES_USER and "
+		"INBOXD_POSTGRES_PASSWORD",
+		rows_text(rows, 0, role), rows_text(rows, 0, MAY_USER));
+}
+
 /* Checked before the confirmation, so that no part of the work is done without the privilege. The
  * user of an instance and a reader may read, also with --dry-run. */
 static int check_right(const struct op *op, struct err *err)
@@ -43,7 +55,7 @@ static int check_right(const struct op *op, struct err *err)
 	bool lists =
 		(op->cli->command == COMMAND_HANDLERS || op->cli->command == COMMAND_CONSUMERS ||
 			op->cli->command == COMMAND_REQUESTS) &&
-		strcmp(first, "forget") != 0;
+		strcmp(first, "forget") != 0 && strcmp(first, "rename") != 0;
 	const char *function = op->cli->command == COMMAND_OUTBOX ? op_outbox_function(op->cli)
 								  : changes[op->cli->command];
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -54,14 +66,11 @@ static int check_right(const struct op *op, struct err *err)
 		return 0;
 	params_text(&params, function);
 	r = db_run(op->db, QUERY_OP_MAY, &params, &rows, err);
-	if (r != 0 || rows_bool(rows, 0, 1))
+	if (r != 0 || rows_bool(rows, 0, MAY_CALL))
 		return r;
 	(void)err_set(err, FAULT_DATABASE, "this command changes data, and user %s may only read",
-		rows_text(rows, 0, 0));
-	return err_advise(err,
-		"GRANT %s TO %s, or set another user with INBOXD_POSTGRES_USER and "
-		"INBOXD_POSTGRES_PASSWORD",
-		rows_text(rows, 0, 2), rows_text(rows, 0, 0));
+		rows_text(rows, 0, MAY_USER));
+	return advise_grant(rows, MAY_OPERATOR, err);
 }
 
 /* The application name distinguishes an operator's connection from those of the sidecars in
@@ -92,7 +101,8 @@ int op_open(struct op *op, struct err *err)
 #define STANDBY "this server is a standby; name the primary under postgres"
 #define LOCKED  "timed out waiting for a lock; see pg_locks, then try again"
 #define GRANT                                                                                      \
-	"this PostgreSQL user may not do that; grant it %s, or name another with "                 \
+	"this PostgreSQL user may not do that; grant it %s, or the role with the prefix of this "  \
+	"schema, which `inboxd migrate --roles` prints; or name another with "                     \
 	"INBOXD_POSTGRES_USER and INBOXD_POSTGRES_PASSWORD"
 
 /* Each key of the configuration is read separately, so a user from the environment would get the
@@ -137,21 +147,38 @@ static bool names_schema(const char *words, const char *schema)
 	return false;
 }
 
+static bool reads(enum command command)
+{
+	return command == COMMAND_STATUS || command == COMMAND_LIST || command == COMMAND_SHOW ||
+	       command == COMMAND_HANDLERS || command == COMMAND_VERIFY ||
+	       command == COMMAND_KEYS || command == COMMAND_AUDIT ||
+	       command == COMMAND_CONSUMERS || command == COMMAND_OUTBOX ||
+	       command == COMMAND_REQUESTS;
+}
+
+/* What a user lacks who may use the schema. Whoever may not gets the hint GRANT, because the query fails, too. */
+static void name_role(const struct op *op, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	struct err ignored = ERR_INIT;
+
+	if (strcmp(err->state, "42501") != 0 || err_advice(err)[0] != '\0')
+		return;
+	params_text(&params, "status");
+	if (db_run(op->db, QUERY_OP_MAY, &params, &rows, &ignored) == 0)
+		(void)advise_grant(rows, reads(op->cli->command) ? MAY_READER : MAY_OPERATOR, err);
+}
+
 /* Puts the hint before the words of PostgreSQL. 0: there is no hint, or the fault stays. */
 static int add_hint(enum command command, const char *schema, struct err *err)
 {
-	bool reads = command == COMMAND_STATUS || command == COMMAND_LIST ||
-		     command == COMMAND_SHOW || command == COMMAND_HANDLERS ||
-		     command == COMMAND_VERIFY || command == COMMAND_KEYS ||
-		     command == COMMAND_AUDIT || command == COMMAND_CONSUMERS ||
-		     command == COMMAND_OUTBOX || command == COMMAND_REQUESTS;
-
 	/* An error that has an advice needs no other one. An exception is a wrong password: the advice of the connection knows nothing of the
 	 * variables of a command. */
 	if (err_advice(err)[0] != '\0' && strcmp(err->state, "28P01") != 0)
 		return 0;
 	if (strcmp(err->state, "42501") == 0) {
-		(void)err_prefix(err, GRANT, reads ? "inboxd_reader" : "inboxd_operator");
+		(void)err_prefix(err, GRANT, reads(command) ? "inboxd_reader" : "inboxd_operator");
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
@@ -260,6 +287,8 @@ int op_run(
 		r = op_open(&op, err);
 	if (r == 0)
 		r = function(&op, err);
+	if (r == FAULT_DATABASE && op.db != NULL)
+		name_role(&op, err);
 	db_free(op.db);
 	return op_explain(r, cli->command, config, err);
 }

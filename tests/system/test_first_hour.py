@@ -138,6 +138,11 @@ def test_the_service_of_one_schema_can_do_nothing_in_another_one(two_schemas, db
     db.execute(f"GRANT {prefix}_reader TO {prefix}_user")
     check = sidecar.command("check", "--set", f"postgres.user={prefix}_user")
     assert f"GRANT {prefix}_sidecar to the user" in check.stderr + check.stdout
+    db.execute(f"REVOKE {prefix}_reader FROM {prefix}_user")
+    db.execute(f"GRANT {prefix}_sidecar TO {prefix}_user")
+    for line, role in (("audit", "reader"), ("consumers rename old new", "operator"), ("pause", "operator")):
+        lacks = sidecar.command(*line.split(), "--set", f"postgres.user={prefix}_user")
+        assert (lacks.returncode, f"GRANT {prefix}_{role} TO {prefix}_user, or set" in lacks.stderr) == (3, True), lacks.stderr
 
 
 @pytest.fixture
