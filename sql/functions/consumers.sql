@@ -231,7 +231,7 @@ END $$;
 
 -- Reads the next max_rows rows, and moves those that still have the earlier name of a renamed consumer. more: another page
 -- follows; false = no row has the earlier name any more, and the rename has ended. Locked rows are left for another walk
--- over the table.
+-- over the table. The audit of the rename counts the moved rows, too.
 CREATE OR REPLACE FUNCTION inbox.rename_page(name text, max_rows int, OUT affected bigint, OUT more boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
 SET jit = off SET backend_flush_after = '256kB' AS $$
@@ -255,6 +255,13 @@ BEGIN
     free := ARRAY(SELECT m.seq FROM inbox.inbox_messages m
                   WHERE m.seq = ANY (seqs) AND m.consumer = rename_page.name ORDER BY m.seq FOR UPDATE SKIP LOCKED);
     affected := inbox.move_rows(free, name, rename.new_name);
+    IF affected > 0 THEN
+        UPDATE inbox.inbox_audit a SET affected = a.affected + rename_page.affected
+        WHERE a.seq = (SELECT l.seq FROM (SELECT * FROM inbox.inbox_audit ORDER BY seq DESC LIMIT 100000) l
+                       WHERE l.action = 'rename_consumer'
+                         AND l.filter = jsonb_build_object('consumer', rename.old_name, 'new_name', rename.new_name)
+                       ORDER BY l.seq DESC LIMIT 1);
+    END IF;
     rename.skipped := rename.skipped OR cardinality(free) < cardinality(seqs);
     more := looked = max_rows OR rename.skipped;
     UPDATE inbox.inbox_renames r

@@ -248,7 +248,7 @@ def test_a_rename_takes_all_messages_with_their_states(db):
     assert states(db) == [(event, consumer or "billing", status) for event, consumer, status in before]
     assert value(db, "SELECT claimed_by FROM inbox.inbox_messages WHERE event_id = 'p'") == 1, "its handler can still complete it"
     assert value(db, "SELECT sum(epoch) FROM inbox.inbox_offsets") == epochs + 4, "no batch that knows only the earlier name is stored"
-    assert audit(db)[0]["filter"] == {"consumer": "", "new_name": "billing"}
+    assert [(entry["filter"], entry["affected"]) for entry in audit(db)] == [({"consumer": "", "new_name": "billing"}, 2 + 6)]
     assert db.execute("SELECT name, status, earlier_names, moving FROM inbox.consumers").fetchall() == [("billing", "unlisted", [""], False)]
     assert value(db, "SELECT inbox.rename_consumer('', 'billing')") is None, "it has begun already, and is over"
 
