@@ -398,7 +398,7 @@ next_steps() {
 		printf '  %s\n\nFive things to try then, in a second terminal, after the command that is printed there:\n\n' "$(again)"
 	else
 		printf '\nFive things to try next. Open a second terminal and run this command there first:\n\n'
-		printf '  . %s/environment\n\n' "$dir"
+		printf '  . %s/environment\n\n%s\n\n' "$dir" "$(explain_environment)"
 	fi
 	printf '     %-48s  %s\n' "what it shows" "command"
 	explain
@@ -412,6 +412,14 @@ write_environment() {
 		export INBOXD_CONFIG=$configuration INBOXD_SOCKET_PATH=$dir/inbox.sock
 		export QUICKSTART=$dir QUICKSTART_HANDLER=${handler:-} QUICKSTART_METRICS=http://127.0.0.1:$http_port/metrics
 		export PATH=$root/build-release/src:\$PATH
+	END
+}
+
+# What the variables do to a configuration of the reader's own.
+explain_environment() {
+	cat <<-END
+		This exports INBOXD_SOCKET_PATH, which overrides socket.path of every configuration file, and PGUSER=$PGUSER: with a
+		file without postgres.user, inboxd runs as this superuser. For another inboxd: unset INBOXD_SOCKET_PATH PGUSER
 	END
 }
 
@@ -436,6 +444,8 @@ serve() {
 		  inboxd init orders "\$KAFKA_BOOTSTRAP" "host=\$PGHOST port=\$PGPORT user=\$PGUSER dbname=\$PGDATABASE" \\
 		      --set "socket.path=\$INBOXD_SOCKET_PATH" --set http.listen=127.0.0.1:$http_port
 		  inboxd run --migrate
+
+		$(explain_environment)
 	END
 	[ -n "$once" ] || wait "${pid_of[broker]}"
 }

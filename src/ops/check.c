@@ -4,6 +4,7 @@
  * check as soon as it is done, or everything as one JSON object at the end.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -193,13 +194,30 @@ static int open_db(const struct config *config, struct db **out, struct err *err
 	return r != 0 ? r : db_open(*out, err);
 }
 
+/* libpq takes a user that is not configured from the environment. */
+static void add_user_of_environment(const struct config *config, struct buf *found)
+{
+	const char *user = getenv("PGUSER");
+
+	for (size_t i = 0; i < config->postgres.count; i++) {
+		const char *name = config->postgres.items[i].name;
+
+		if (strcmp(name, "user") == 0 || strcmp(name, "service") == 0)
+			return;
+	}
+	if (user != NULL && *user != '\0')
+		buf_addf(found, " as user \"%s\" (env PGUSER)", user);
+}
+
 static int check_postgres(const struct config *config, struct buf *found, struct err *err)
 {
 	CLEANUP(db_freep) struct db *db = NULL;
 	int r = open_db(config, &db, err);
 
-	if (r == 0)
-		buf_add_str(found, "reachable");
+	if (r != 0)
+		return r;
+	buf_add_str(found, "reachable");
+	add_user_of_environment(config, found);
 	return r;
 }
 

@@ -283,7 +283,7 @@ def command(path, *arguments):
     return subprocess.run([binary(), *arguments, "-c", str(path)], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_init_writes_a_file_with_which_check_reaches_both_servers(kafka, postgres, streams, topic, tmp_path):
+def test_init_writes_a_file_with_which_check_reaches_both_servers(kafka, postgres, streams, topic, tmp_path, monkeypatch):
     path = tmp_path / "inboxd.yaml"
     database = postgres.conninfo() + " password=hunter2"
     assert init(path, topic, kafka.bootstrap, database).returncode == 0
@@ -293,6 +293,10 @@ def test_init_writes_a_file_with_which_check_reaches_both_servers(kafka, postgre
     assert refused.returncode == 1 and "was not changed" in refused.stderr and path.read_text() == before
     checked = subprocess.run([binary(), "check", "-c", str(path)], capture_output=True, text=True, timeout=60, check=False)
     assert "ok     kafka" in checked.stdout and "ok     postgres" in checked.stdout
+    assert "env PGUSER" not in checked.stdout
+    path.write_text(re.sub(r"\n  user: .*", "", before))
+    monkeypatch.setenv("PGUSER", "postgres")
+    assert 'postgres    reachable as user "postgres" (env PGUSER)' in command(path, "check").stdout
 
 
 def test_init_writes_what_it_checked_and_the_file_works(make_inboxd, kafka, postgres, streams, make_topic, tmp_path, database):
