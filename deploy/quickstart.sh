@@ -433,6 +433,8 @@ what_starts() {
 
 # With --servers-only: the two servers, and how to begin.
 serve() {
+	local read="${topics[*]:1}" # those of --topic
+	read=${read// /,}
 	configuration=$dir/inboxd.yaml
 	http_port=$(free_port)
 	write_environment
@@ -441,7 +443,7 @@ serve() {
 		PostgreSQL and Kafka run until you press Ctrl-C, with the topics: ${topics[*]}. In a second terminal:
 
 		  . $dir/environment
-		  inboxd init orders "\$KAFKA_BOOTSTRAP" "host=\$PGHOST port=\$PGPORT user=\$PGUSER dbname=\$PGDATABASE" \\
+		  inboxd init ${read:-orders} "\$KAFKA_BOOTSTRAP" "host=\$PGHOST port=\$PGPORT user=\$PGUSER dbname=\$PGDATABASE" \\
 		      --set "socket.path=\$INBOXD_SOCKET_PATH" --set http.listen=127.0.0.1:$http_port
 		  inboxd run --migrate
 

@@ -416,7 +416,8 @@ static void print_next(const char *path, struct draft *draft, const struct confi
 		path, path, path);
 	(void)puts(
 		"`migrate` needs the owner of the database, with CREATEROLE; `run` only the role "
-		"inboxd_sidecar. Give `run` a user\nof its own, and write it into the file:\n"
+		"inboxd_sidecar (with --roles=PREFIX, which a second\nservice on the server needs: "
+		"PREFIX_sidecar). Give `run` a user of its own, and write it into the file:\n"
 		"  CREATE ROLE SIDECAR_USER LOGIN PASSWORD '…' IN ROLE inboxd_sidecar;\n"
 		"`migrate` then gets the owner with INBOXD_POSTGRES_USER and "
 		"INBOXD_POSTGRES_PASSWORD.");

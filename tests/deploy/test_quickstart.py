@@ -80,6 +80,7 @@ def test_the_servers_alone_are_for_an_inboxd_of_your_own(terminal):
     listed = second.run("kcat -L -b $KAFKA_BOOTSTRAP")
     assert 'topic "orders"' in listed and 'topic "payments"' in listed
     init, = re.findall(r"^  (inboxd init .*?9464|inboxd init .*?:\d+)\r?$", first.output, re.M | re.S)
+    assert init.startswith("inboxd init payments ")
     assert "\nwrote " in second.run(init.replace("\r", ""))
     assert second.run("inboxd migrate --roles >/dev/null; echo CODE $?").strip().endswith("CODE 0")
     assert first.is_running()

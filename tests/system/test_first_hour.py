@@ -327,6 +327,7 @@ def test_check_and_run_work_with_the_file_that_init_writes(kafka, postgres, topi
     assert init(path, *arguments).returncode == 1 and path.read_text() == "old"
     made = init(path, *arguments, "--force")
     assert made.returncode == 0 and "CREATE ROLE SIDECAR_USER LOGIN PASSWORD '…' IN ROLE inboxd_sidecar;" in made.stdout
+    assert "PREFIX_sidecar" in made.stdout
     assert path.stat().st_mode & 0o777 == 0o600 and os.listdir(tmp_path) == ["inboxd.yaml"]
     assert command(path, "migrate").returncode == 0
     checked = command(path, "check")
