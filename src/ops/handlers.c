@@ -192,9 +192,11 @@ static int rename_consumer(const struct op *op, const char *const *names, struct
 		     "%" PRId64 " %s done\n",
 		names[0], names[1], rename.open, plural(rename.open), rename.open == 1 ? "s" : "",
 		rename.open == 1 ? "is" : "are", rename.done, rename.done == 1 ? "is" : "are");
-	if (!rename.listed)
-		(void)printf("no sidecar lists it: write it under consumers in the configuration "
-			     "of all sidecars\n");
+	if (!rename.listed && *names[1] != '\0')
+		(void)printf(
+			"sidecars that list it by its earlier name go on with it; write \"%s\" "
+			"under consumers in the configuration of all sidecars\n",
+			names[1]);
 	return 0;
 }
 

@@ -14,7 +14,7 @@ def keep(statements):
     """keep("billing", topics, types, …): a sidecar lists a consumer. Returns {name: the definition that was replaced}."""
     def keep(name, topics=None, types=None, ordering="key", memory=MEMORY, define=False):
         texts = [names and json.dumps(names) for names in (topics, types)]
-        return {noted: before and json.loads(before) for noted, before in statements.run(
+        return {noted: before and json.loads(before) for noted, before, _ in statements.run(
             "keep_consumers", [name], texts[:1], texts[1:], [ordering], memory, define)}
 
     return keep

@@ -341,6 +341,8 @@ def test_the_newest_definition_of_a_consumer_decides(start_inboxd, handler, send
     second = start_inboxd(consumers={"billing": {"types": ["a", "b"]}})
     handler(second, always(DONE), name="billing")
     eventually(lambda: "consumer_redefined" in second.stderr)
+    line = next(line for line in second.stderr.splitlines() if "consumer_redefined" in line)
+    assert line.index("before=") < line.index("after=") and '\\"b\\"' in line[line.index("after="):]
     assert inbox.value("SELECT types FROM inbox.inbox_consumers WHERE name = 'billing'") == ["a", "b"]
     second.stop()
     eventually(lambda: send("x", "b") is None or "x" in rows(inbox)["billing"], timeout=30)

@@ -157,13 +157,15 @@ def test_a_consumer_is_renamed_with_its_messages(start_inboxd, handler, streams,
     first.write_configuration()
     done = first.command("consumers", "rename", "old", "new", "--reason", "why")
     assert done.stdout == ('consumer "old" is named "new" now: 1 message of it waits or is delivered, 2 are done\n'
-                           "no sidecar lists it: write it under consumers in the configuration of all sidecars\n")
+                           "sidecars that list it by its earlier name go on with it; "
+                           'write "new" under consumers in the configuration of all sidecars\n')
     eventually(lambda: "event=consumer_renamed" in first.stderr)
     before.wait_for(before.ended.is_set)
     before.close()
     eventually(lambda: first.stderr.count("event=started") == 2)
     again = handler(first, always(DONE), name="old")  # the sidecar and the handler still have the earlier name
     assert again.session["consumer"] == "new"
+    assert "consumer_not_listed" not in first.stderr and "consumer_ended" not in first.stderr, "the rename explains it"
     again.wait_event("bad")
     again.close()
     assert first.stop() == 0

@@ -5,7 +5,7 @@
 -- $1 names, $2 topics, $3 types (NULL = all), $4 orderings, $5 memory in ms, $6 whether to define them.
 -- Rows that are locked are left out; the next note has them. So are names that were renamed a moment ago: the sidecar is about
 -- to begin a new instance run. Back: the consumers that were noted, with the earlier
--- definition if it was replaced.
+-- definition and the new one if it was replaced.
 WITH listed AS MATERIALIZED (
     SELECT l.* FROM unnest($1::text[], $2::jsonb[], $3::jsonb[], $4::text[]) AS l(name, topics, types, ordering)
     WHERE NOT EXISTS (SELECT FROM inbox.inbox_renames r WHERE r.old_name = l.name)
@@ -37,8 +37,10 @@ WITH listed AS MATERIALIZED (
     FROM changed n JOIN listed l ON l.name = n.name
     WHERE c.name = n.name
 )
-SELECT m.name, NULL FROM made m
+SELECT m.name, NULL, NULL FROM made m
 UNION ALL
 SELECT b.name, CASE WHEN n.replaced THEN jsonb_strip_nulls(jsonb_build_object(
-           'topics', b.topics, 'types', b.types, 'ordering', b.ordering))::text END
-FROM before b JOIN changed n ON n.name = b.name
+           'topics', b.topics, 'types', b.types, 'ordering', b.ordering))::text END,
+       CASE WHEN n.replaced THEN jsonb_strip_nulls(jsonb_build_object(
+           'topics', l.topics, 'types', l.types, 'ordering', l.ordering))::text END
+FROM before b JOIN changed n ON n.name = b.name JOIN listed l ON l.name = b.name

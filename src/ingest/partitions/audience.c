@@ -162,11 +162,13 @@ static bool is_equal(const struct consumers *a, const struct consumers *b)
 	return equal;
 }
 
-/* Replaces the known consumers. Every pointer to an earlier one is replaced, too. */
+/* Replaces the known consumers. Every pointer to an earlier one is replaced, too. A rename ends this instance run, whose own
+ * consumers have the earlier names; so the next run logs which consumers are not listed. */
 static int change(struct ingest *ingest, struct consumers *known, struct err *err)
 {
 	struct audiences *audiences = &ingest->audiences;
 	struct consumers before = audiences->known;
+	bool logs = consumers_have_same_names(known, ingest->options.names);
 	bool grown = false;
 	int r = 0;
 
@@ -178,10 +180,11 @@ static int change(struct ingest *ingest, struct consumers *known, struct err *er
 		if (consumers_find(&before, consumer->name) != NULL)
 			continue;
 		grown = true;
-		log_consumer(ingest, consumer->name, true);
+		if (logs)
+			log_consumer(ingest, consumer->name, true);
 	}
 	for (size_t i = 0; i < before.count; i++) {
-		if (consumers_find(&audiences->known, before.items[i].name) == NULL)
+		if (logs && consumers_find(&audiences->known, before.items[i].name) == NULL)
 			log_consumer(ingest, before.items[i].name, false);
 	}
 	for (size_t i = 0; r == 0 && i < ingest->partitions.count; i++)
@@ -227,10 +230,11 @@ int audience_read(struct ingest *ingest, struct err *err)
 	return r;
 }
 
-static void log_replaced(void *arg, const char *name, const char *before)
+static void log_replaced(void *arg, const char *name, const char *before, const char *after)
 {
 	(void)arg;
 	log_warn("consumer_redefined", LOG_STR("consumer", name), LOG_STR("before", before),
+		LOG_STR("after", after),
 		LOG_STR("why",
 			"the configuration of this sidecar defines it otherwise, and the newest "
 			"registration decides"),

@@ -56,8 +56,8 @@ int known_consumers_keep(struct db *db, const struct consumers_listing *listing,
 		return r;
 	for (int i = 0; i < rows_count(rows); i++) {
 		if (!rows_is_null(rows, i, 1))
-			listing->replaced(
-				listing->arg, rows_text(rows, i, 0), rows_text(rows, i, 1));
+			listing->replaced(listing->arg, rows_text(rows, i, 0),
+				rows_text(rows, i, 1), rows_text(rows, i, 2));
 	}
 	return (size_t)rows_count(rows) < listing->own->count ? KNOWN_CONSUMERS_LOCKED : 0;
 }

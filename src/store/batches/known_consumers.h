@@ -13,8 +13,8 @@ struct consumers_listing {
 	const struct consumers *own; /* those that this instance lists */
 	int64_t memory_ms;           /* how long they are known after this call */
 	bool define; /* this instance has just registered: its definitions replace others */
-	/* Called for each definition that was replaced; `before` is JSON. */
-	void (*replaced)(void *arg, const char *name, const char *before);
+	/* Called for each definition that was replaced; `before` and `after` are JSON. */
+	void (*replaced)(void *arg, const char *name, const char *before, const char *after);
 	void *arg;
 };
 
