@@ -850,6 +850,40 @@ static void a_refused_row_does_not_block_the_rescue_of_others(void **state)
 	assert_int_equal(ask(world, "SELECT count(rescued_at) FROM inbox.inbox_instances"), 1);
 }
 
+/* In the time of each call there is one window, like with a row that takes all of it. */
+static void a_row_that_takes_the_time_of_a_rescue_does_not_hide_later_rows(void **state)
+{
+	struct world *world = *state;
+	struct instance dead = another(world, "");
+	struct rescue late = { .db = world->db, .stop = &go_on, .until_ms = 0 };
+	int64_t all = 0;
+
+	run_sql(world,
+		"INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
+		" kafka_offset, claimed_by, delivery_count)"
+		" SELECT 's', i::text, 'orders', 0, i, %d, 1 FROM generate_series(1, 300) i",
+		dead.id);
+	run_sql(world,
+		"UPDATE inbox.inbox_instances SET fenced_at = now(), low_seq = 1 WHERE id = %d",
+		dead.id);
+	run_sql(world, "CREATE FUNCTION inbox.slow_row() RETURNS trigger LANGUAGE plpgsql AS"
+		       " $$ BEGIN RAISE 'slow' USING ERRCODE = '57014'; END $$");
+	run_sql(world, "CREATE TRIGGER slow_row BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW"
+		       " WHEN (OLD.event_id = '7') EXECUTE FUNCTION inbox.slow_row()");
+	for (int i = 0; i < 400 && all < 299; i++) {
+		(void)instance_rescue(&late, &err);
+		all += late.freed;
+	}
+	assert_int_equal(all, 299);
+	assert_int_equal(ask(world, "SELECT count(rescued_at) FROM inbox.inbox_instances"), 0);
+	run_sql(world, "DROP TRIGGER slow_row ON inbox.inbox_messages");
+	for (int i = 0; i < 10 && all < 300; i++) {
+		(void)instance_rescue(&late, &err);
+		all += late.freed;
+	}
+	assert_int_equal(all, 300);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, world_setup, world_teardown)
 
 int main(void)
@@ -887,6 +921,7 @@ int main(void)
 		TEST(a_member_returns_with_its_handler_or_without_the_other_member),
 		TEST(a_cleanly_stopped_instance_holds_no_rows),
 		TEST(a_refused_row_does_not_block_the_rescue_of_others),
+		TEST(a_row_that_takes_the_time_of_a_rescue_does_not_hide_later_rows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

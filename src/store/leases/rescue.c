@@ -152,6 +152,19 @@ static int walk_on(struct dead *dead, struct walk *walk, struct err *err)
 	return r;
 }
 
+/* The table has the first row that stays; how far the walk went behind it is in memory alone, and of one walk at a time. */
+static void keep_position(struct dead *dead, int range)
+{
+	struct rescue *rescue = dead->rescue;
+	const struct walk *walk = &dead->walks[range];
+
+	if (rescue->ahead.id != 0 && (rescue->ahead.id != dead->id || rescue->ahead.range != range))
+		return;
+	rescue->ahead.id = !walk->done && walk->locked > 0 ? dead->id : 0;
+	rescue->ahead.range = range;
+	rescue->ahead.at = walk->at;
+}
+
 /* Rows that are locked by a handler's transaction are left for the next round. That round starts at
  * the first of them, and not at once. */
 static int rescue_one(struct dead *dead, struct err *err)
@@ -165,6 +178,7 @@ static int rescue_one(struct dead *dead, struct err *err)
 		if (i == RESCUE_BORN)
 			FAULT_POINT("between_rescues");
 		r = walk_on(dead, &dead->walks[i], err);
+		keep_position(dead, i);
 		done = dead->walks[i].done;
 		locked += dead->walks[i].locked;
 	}
@@ -191,7 +205,22 @@ static struct dead dead_of(struct rescue *rescue, const struct rows *rows, int r
 			.at = starts[i],
 			.noted = starts[i] };
 	}
+	if (rescue->ahead.id == dead.id && rescue->ahead.at > starts[rescue->ahead.range]) {
+		dead.walks[rescue->ahead.range].at = rescue->ahead.at;
+		dead.walks[rescue->ahead.range].locked = 1;
+	}
 	return dead;
+}
+
+/* Of an instance that is not in this list, another one may have freed the rows. */
+static void forget_position(struct rescue *rescue, const struct rows *rows)
+{
+	bool listed = false;
+
+	for (int i = 0; i < rows_count(rows); i++)
+		listed = listed || rows_int(rows, i, 0) == rescue->ahead.id;
+	if (!listed)
+		rescue->ahead.id = 0;
 }
 
 int instance_rescue(struct rescue *rescue, struct err *err)
@@ -205,6 +234,7 @@ int instance_rescue(struct rescue *rescue, struct err *err)
 	r = db_run(rescue->db, QUERY_LIST_UNRESCUED, NULL, &rows, err);
 	if (r != 0)
 		return r;
+	forget_position(rescue, rows);
 	for (int i = 0;
 		i < rows_count(rows) && db_is_open(rescue->db) && !atomic_load(rescue->stop); i++) {
 		struct dead dead = dead_of(rescue, rows, i);
