@@ -110,15 +110,6 @@ def test_a_list_reports_where_it_stopped_and_a_replay_searches_everything(inboxd
     assert (len(result.stdout.splitlines()), result.stderr[:18]) == (3, "there may be more:")
 
 
-def test_a_truncated_error_ends_with_an_ellipsis(start_inboxd, handler, streams, topic, inbox):
-    sidecar = start_inboxd()
-    handler(sidecar, by_id({"fits": [dead(reason="é" * 56, code="UP")], "long": [dead(reason="é" * 57, code="UP")]}))
-    streams.events(topic, ["fits", "long"])
-    eventually(lambda: inbox.count("dead") == 2)
-    errors = {line.split()[4]: line.partition("UP: ")[2] for line in run(sidecar, "list").splitlines()[1:]}
-    assert errors == {"fits": "é" * 56, "long": "é" * 55 + "…"}
-
-
 def test_every_key_of_a_list_is_documented(graves):
     (_, rest) = OPERATIONS.read_text(encoding="utf-8").split("| key of `list --json` | what it is |\n|---|---|\n")
     rows = rest.partition("\n\n")[0].splitlines()

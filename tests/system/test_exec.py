@@ -315,4 +315,4 @@ def test_a_subscription_of_another_handler_is_refused_with_advice(bridge, inboxd
     run(inboxd, "exit 0")
     client = bridge(inboxd, "exec", "--", "true", name="other", connected=False)
     assert client.wait() == 5
-    assert "give handlers that share the work one name" in client.stderr
+    assert "give handlers that share work one name" in client.stderr
