@@ -16,6 +16,7 @@ import threading
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _spawned = []
+_ports = set()  # that free_port() has returned
 
 
 # In the background of a shell SIGINT is ignored, and processes started here would inherit that.
@@ -27,8 +28,9 @@ class StartFailed(RuntimeError):
     """A server did not start; the message has the end of its log."""
 
 
-def free_port(given=set()):  # noqa: B006 - of all calls: a port that was returned may not be in use yet
-    """A free port below the range that the kernel assigns, so that a restarted server gets it again."""
+def free_port():
+    """A free port below the range that the kernel assigns, so that a restarted server gets it again. No port is returned
+    twice: the first one who got it may not use it yet."""
     for _ in range(200):
         port = random.randrange(20000, 32000)
         with socket.socket() as probe:
@@ -36,8 +38,8 @@ def free_port(given=set()):  # noqa: B006 - of all calls: a port that was return
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            if port not in given:
-                given.add(port)
+            if port not in _ports:
+                _ports.add(port)
                 return port
     raise StartFailed("no free port between 20000 and 32000 on 127.0.0.1")
 

@@ -81,8 +81,9 @@ struct rescue {
 	int64_t until_ms; /* clock_now_ms(): after this time no further instance and no further window is begun */
 	/* the width of the next window, by the time that the last ones took; 0 before the first call, and kept between calls */
 	int64_t windows[RESCUE_RANGES];
-	/* a walk whose time ended behind rows that stay: the next call continues there, and the one behind its end begins again at
-	 * the first of these rows. Otherwise a row that takes all the time of a call would hide the later ones. Kept between calls */
+	/* Where the next call continues a walk whose time ended behind rows that stay. When the walk has come to its end, the call
+	 * after it begins again at the first of these rows. Without this position, a row that takes all the time of a call would
+	 * hide the later ones. Kept between calls */
 	struct {
 		int32_t id; /* of the dead instance; 0: there is none */
 		int range;

@@ -152,7 +152,7 @@ static int walk_on(struct dead *dead, struct walk *walk, struct err *err)
 	return r;
 }
 
-/* The table has the first row that stays; how far the walk went behind it is in memory alone, and of one walk at a time. */
+/* The table has the position of the first row that stays. The position behind it is kept in memory, for one walk at a time. */
 static void keep_position(struct dead *dead, int range)
 {
 	struct rescue *rescue = dead->rescue;
