@@ -50,8 +50,6 @@ class Cancelled(Exception):
     pass
 
 
-
-
 class Session:
     """One connection, its open messages, and the queue of those that no thread has begun."""
 
@@ -81,6 +79,8 @@ class Session:
             searched = len(buffer)
             buffer += data
             while (end := buffer.find(b"\n", searched)) >= 0:
+                if end > MAX_LINE:
+                    return
                 yield bytes(buffer[:end])
                 del buffer[:end + 1]
                 searched = 0
