@@ -24,8 +24,9 @@ struct heartbeat {
 	bool deregister;        /* set before the stop is requested */
 	int64_t first_pause_ms; /* before the second heartbeat */
 	struct lease_clock lease_clock;
-	_Atomic int64_t steady_ms; /* of heartbeat_steady_ms() */
-	struct outage_log outage;  /* consecutive heartbeats that failed */
+	_Atomic int64_t steady_ms;         /* of heartbeat_steady_ms() */
+	atomic_bool due[HEARTBEAT_DUTIES]; /* of heartbeat_is_due() */
+	struct outage_log outage;          /* consecutive heartbeats that failed */
 };
 
 static void on_fault(struct heartbeat *heartbeat, const struct err *err, int64_t retry_in_ms)
@@ -51,10 +52,11 @@ static void on_fault(struct heartbeat *heartbeat, const struct err *err, int64_t
 /* A heartbeat that was answered after its own lease does not count, and the connection is closed,
  * because it may hold more late answers. PostgreSQL's clock is compared with the time of the
  * answer: the round trip makes the deadlines sent to handlers a little too early, never too late. */
-static int on_answer(
-	struct heartbeat *heartbeat, int64_t sent_ms, int64_t pg_now_ms, struct err *err)
+static int on_answer(struct heartbeat *heartbeat, int64_t sent_ms,
+	const struct heartbeat_answer *answer, struct err *err)
 {
 	int64_t now_ms = clock_now_ms();
+	int64_t pg_now_ms = answer->pg_now_ms;
 
 	if (lease_clock_answered(&heartbeat->lease_clock, sent_ms, now_ms) == HEARTBEAT_TOO_LATE) {
 		db_close(heartbeat->db);
@@ -65,6 +67,9 @@ static int on_answer(
 	atomic_store(&heartbeat->steady_ms,
 		lease_clock_is_steady(&heartbeat->lease_clock) ? pg_now_ms : 0);
 	atomic_store(heartbeat->options.pg_offset_ms, pg_now_ms - now_ms);
+	/* before heartbeat_ms, which tells the thread of peers.h that they are known */
+	atomic_store(&heartbeat->due[DUTY_DEAD], answer->dead);
+	atomic_store(&heartbeat->due[DUTY_LACKING], answer->lacking);
 	atomic_store(&heartbeat->options.health->heartbeat_ms, heartbeat->lease_clock.sent_ms);
 	atomic_store(&heartbeat->options.health->database_ok, true);
 	return 0;
@@ -85,7 +90,7 @@ static int beat(struct heartbeat *heartbeat, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf handlers = BUF_INIT;
 	struct heartbeat_report report;
-	int64_t pg_now_ms = 0;
+	struct heartbeat_answer answer = { .pg_now_ms = 0 };
 	int64_t sent_ms;
 	int r = db_open(heartbeat->db, err);
 
@@ -97,14 +102,14 @@ static int beat(struct heartbeat *heartbeat, struct err *err)
 	report = (struct heartbeat_report){
 		.low_claim = heartbeat->options.low_claim(heartbeat->options.arg),
 		.handlers = { handlers.data, handlers.length },
+		.lease_ms = heartbeat->options.config->worker.lease,
 	};
 	heartbeat->options.bounds(&report.bounds, heartbeat->options.arg);
 	FAULT_POINT("before_heartbeat");
 	sent_ms = clock_now_ms();
-	r = instance_heartbeat(
-		heartbeat->db, heartbeat->options.instance, &report, &pg_now_ms, err);
+	r = instance_heartbeat(heartbeat->db, heartbeat->options.instance, &report, &answer, err);
 	FAULT_POINT("after_heartbeat");
-	return r == 0 ? on_answer(heartbeat, sent_ms, pg_now_ms, err) : r;
+	return r == 0 ? on_answer(heartbeat, sent_ms, &answer, err) : r;
 }
 
 /* One heartbeat. Returns the time to sleep, in ms. */
@@ -188,6 +193,11 @@ int heartbeat_new(struct heartbeat **out, const struct heartbeat_options *option
 int64_t heartbeat_steady_ms(const struct heartbeat *heartbeat)
 {
 	return atomic_load(&heartbeat->steady_ms);
+}
+
+bool heartbeat_is_due(const struct heartbeat *heartbeat, enum heartbeat_duty duty)
+{
+	return atomic_load(&heartbeat->due[duty]);
 }
 
 int heartbeat_start(struct heartbeat *heartbeat, struct err *err)

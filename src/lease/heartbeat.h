@@ -1,6 +1,6 @@
 /*
- * The heartbeat: one thread with one connection, which does nothing else. It renews the lease and
- * publishes the bounds of the rows that the instance may hold (rules R2 and R3). All decisions use PostgreSQL's
+ * The heartbeat: one thread with one connection, which does nothing else. It renews the lease,
+ * publishes the bounds of the rows that the instance may hold (rules R2 and R3), and reads whether there is work for peers.h. All decisions use PostgreSQL's
  * clock, so that the clocks of hosts need not agree. See peers.h for the work that follows from the leases.
  */
 #ifndef LEASE_HEARTBEAT_H
@@ -36,6 +36,13 @@ int heartbeat_start(struct heartbeat *heartbeat, struct err *err);
 /* Any thread. The time of the latest heartbeat on PostgreSQL's clock, in ms, if the heartbeats were on time for a whole
  * lease over one unbroken connection; otherwise 0 (rule R4). */
 int64_t heartbeat_steady_ms(const struct heartbeat *heartbeat);
+/* Any thread. Whether the latest heartbeat has found work of this kind. It may take place in vain. */
+enum heartbeat_duty {
+	DUTY_DEAD,    /* an instance to fence, or to rescue rows of */
+	DUTY_LACKING, /* a handler that is missing here */
+	HEARTBEAT_DUTIES,
+};
+bool heartbeat_is_due(const struct heartbeat *heartbeat, enum heartbeat_duty duty);
 /* Ends the thread. `deregister`: this instance holds nothing any more; its row is marked as
  * stopped. Returns within a few seconds even if the database does not answer. */
 void heartbeat_stop(struct heartbeat *heartbeat, bool deregister);

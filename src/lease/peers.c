@@ -2,6 +2,8 @@
  * Implements peers.h. A round fences dead instances, checks for missing handlers and rescues rows. A fault of one of
  * these does not keep the others from their turn.
  *
+ * A round does what the heartbeat has found (heartbeat_is_due). While there is nothing, there is no connection.
+ *
  * A round begins a moment after a heartbeat, because only recent heartbeats allow fencing (rule R4): after an outage of the
  * database every instance is late, and none of them is dead.
  */
@@ -30,6 +32,7 @@ struct peers {
 	struct absence absence;
 	struct rescue rescue;
 	bool is_first_round; /* true only in the first round */
+	bool unfinished;     /* the last round failed, or more rows are left to rescue */
 };
 
 static int64_t interval_ms(const struct peers *peers)
@@ -133,28 +136,66 @@ static int64_t pause_ms(const struct peers *peers, int64_t began_ms)
 	return due_ms > clock_now_ms() ? due_ms - clock_now_ms() : WHEN_LATE_MS;
 }
 
-static int run_round(void *arg, int64_t *pause, struct err *err)
+static const struct duty {
+	int (*run)(struct peers *peers, struct err *err);
+	enum heartbeat_duty kind;
+} duties[] = {
+	{ fence, DUTY_DEAD },
+	{ check_handlers, DUTY_LACKING },
+	{ rescue, DUTY_DEAD },
+};
+#define DUTIES (sizeof(duties) / sizeof(duties[0]))
+
+/* All duties in the first round, and after one that did not end. The decision to be away is in memory, too. */
+static bool is_due(const struct peers *peers, const struct duty *duty)
 {
-	static int (*const duties[])(
-		struct peers * peers, struct err * err) = { fence, check_handlers, rescue };
-	struct peers *peers = arg;
-	int64_t began_ms = clock_now_ms();
-	int fault = periodic_open_db(&peers->periodic, err);
-	bool more = false;
+	return peers->is_first_round || peers->unfinished ||
+	       heartbeat_is_due(peers->options.heartbeat, duty->kind) ||
+	       (duty->kind == DUTY_LACKING && peers->absence.noted);
+}
 
-	if (fault != 0)
-		return fault;
-	for (size_t i = 0; i < sizeof(duties) / sizeof(duties[0]) && db_is_open(peers->periodic.db);
-		i++) {
+static bool any_is_due(const struct peers *peers)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < DUTIES; i++)
+		any = any || is_due(peers, &duties[i]);
+	return any;
+}
+
+static int run_duties(struct peers *peers, bool *more, struct err *err)
+{
+	int fault = 0;
+
+	for (size_t i = 0; i < DUTIES && db_is_open(peers->periodic.db); i++) {
 		struct err said = ERR_INIT;
-		int r = duties[i](peers, &said);
+		int r = is_due(peers, &duties[i]) ? duties[i].run(peers, &said) : 0;
 
-		more |= r == RESCUE_MORE;
+		*more |= r == RESCUE_MORE;
 		if (r < 0 && fault == 0) {
 			fault = r;
 			*err = said;
 		}
 	}
+	return fault;
+}
+
+static int run_round(void *arg, int64_t *pause, struct err *err)
+{
+	struct peers *peers = arg;
+	int64_t began_ms = clock_now_ms();
+	bool more = false;
+	int fault;
+
+	if (!any_is_due(peers)) {
+		periodic_drop_db(&peers->periodic);
+		*pause = pause_ms(peers, began_ms);
+		return 0;
+	}
+	fault = periodic_open_db(&peers->periodic, err);
+	if (fault == 0)
+		fault = run_duties(peers, &more, err);
+	peers->unfinished = fault != 0 || more;
 	*pause = more ? 0 : pause_ms(peers, began_ms);
 	return fault;
 }

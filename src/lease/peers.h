@@ -1,7 +1,7 @@
 /*
  * What a live instance does for the others: it fences dead instances, rescues their rows, and leaves the group if another
- * member has a handler that is missing here (rules R4, R5 and R16). A thread and a connection of its own: this work waits for
- * locks and for large tables, and no heartbeat may wait behind it.
+ * member has a handler that is missing here (rules R4, R5 and R16). A thread of its own, and a connection while there is such work: it
+ * waits for locks and for large tables, and no heartbeat may wait behind it.
  */
 #ifndef LEASE_PEERS_H
 #define LEASE_PEERS_H

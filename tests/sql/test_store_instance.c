@@ -85,15 +85,15 @@ static void a_heartbeat_renews_the_lease(void **state)
 	const struct heartbeat_report heartbeat = { .bounds = { .low_seq = 7, .low_rest = 7 },
 		.low_claim = 1,
 		.handlers = bytes_of("[\"billing\"]") };
-	int64_t now = 0;
+	struct heartbeat_answer answer;
 
 	run_sql(world, "UPDATE inbox.inbox_instances SET heartbeat_at = now() - interval '1 hour'");
-	OK(instance_heartbeat(world->db, world->me.id, &heartbeat, &now, &err));
+	OK(instance_heartbeat(world->db, world->me.id, &heartbeat, &answer, &err));
 	assert_string_equal(
 		ask_text(world, "SELECT concat_ws('|', heartbeat_at > now() - interval '1 min',"
 				" low_seq, handlers) FROM inbox.inbox_instances"),
 		"t|7|[\"billing\"]");
-	assert_in_range(now, 1600000000000, 4000000000000);
+	assert_in_range(answer.pg_now_ms, 1600000000000, 4000000000000);
 }
 
 static void beat(struct world *world, int64_t low_rest, size_t count, const int64_t *stragglers)
@@ -104,11 +104,11 @@ static void beat(struct world *world, int64_t low_rest, size_t count, const int6
 			.straggler_count = count },
 		.low_claim = 1,
 	};
-	int64_t now;
+	struct heartbeat_answer answer;
 
 	for (size_t i = 0; i < count; i++)
 		heartbeat.bounds.stragglers[i] = stragglers[i];
-	OK(instance_heartbeat(world->db, world->me.id, &heartbeat, &now, &err));
+	OK(instance_heartbeat(world->db, world->me.id, &heartbeat, &answer, &err));
 }
 
 static void expect_bounds(struct world *world, const char *bounds)
@@ -176,14 +176,78 @@ static void a_fenced_instance_learns_it_from_its_heartbeat(void **state)
 	const struct heartbeat_report heartbeat = { .bounds = { .low_seq = 1, .low_rest = 1 },
 		.low_claim = 1,
 		.handlers = bytes_of("[]") };
-	int64_t now;
+	struct heartbeat_answer answer;
 
 	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now()");
-	assert_int_equal(instance_heartbeat(world->db, world->me.id, &heartbeat, &now, &err),
+	assert_int_equal(instance_heartbeat(world->db, world->me.id, &heartbeat, &answer, &err),
 		HEARTBEAT_FENCED);
 	run_sql(world, "DELETE FROM inbox.inbox_instances");
-	assert_int_equal(instance_heartbeat(world->db, world->me.id, &heartbeat, &now, &err),
+	assert_int_equal(instance_heartbeat(world->db, world->me.id, &heartbeat, &answer, &err),
 		HEARTBEAT_FENCED);
+}
+
+/* Sets the other instance to `state`, and returns what a heartbeat with the handler billing finds. */
+static struct heartbeat_answer found_with(struct world *world, const char *state)
+{
+	const struct heartbeat_report heartbeat = { .bounds = { .low_seq = 1, .low_rest = 1 },
+		.low_claim = 1,
+		.handlers = bytes_of("[\"billing\", {\"name\": \"mail\", \"consumer\": \"b\"}]"),
+		.lease_ms = 15000 };
+	struct heartbeat_answer answer;
+
+	run_sql(world, "UPDATE inbox.inbox_instances SET heartbeat_at = now(), fenced_at = NULL, "
+		       "rescued_at = NULL,"
+		       " handlers = '[]', away_at = NULL");
+	run_sql(world, "UPDATE inbox.inbox_instances SET %s WHERE id <> %d", state, world->me.id);
+	OK(instance_heartbeat(world->db, world->me.id, &heartbeat, &answer, &err));
+	return answer;
+}
+
+static void a_heartbeat_finds_instances_that_are_dead(void **state)
+{
+	struct world *world = *state;
+
+	(void)another(world, "");
+	assert_false(found_with(world, "heartbeat_at = now() - interval '14 s'").dead);
+	assert_true(found_with(world, "heartbeat_at = now() - interval '16 s'").dead);
+	assert_true(found_with(world, "fenced_at = now()").dead);
+	assert_false(found_with(world,
+		"fenced_at = now(), rescued_at = now(), heartbeat_at = now() - interval '16 s'")
+			     .dead);
+}
+
+static void a_heartbeat_finds_handlers_that_are_missing(void **state)
+{
+	struct world *world = *state;
+
+	(void)another(world, "");
+	assert_false(found_with(world, "handlers = '[\"billing\"]'").lacking);
+	assert_false(found_with(world, "handlers = '[{\"name\": \"mail\", \"consumer\": \"b\"}]'")
+			     .lacking);
+	assert_true(found_with(world, "handlers = '[\"billing\", \"mail\"]'").lacking);
+	assert_true(found_with(world, "handlers = '[{\"name\": \"mail\", \"consumer\": \"c\"}]'")
+			    .lacking);
+	assert_false(found_with(world, "handlers = '[\"mail\"]', away_at = now()").lacking);
+	assert_false(
+		found_with(world, "handlers = '[\"mail\"]', heartbeat_at = now() - interval '16 s'")
+			.lacking);
+	run_sql(world, "UPDATE inbox.inbox_instances SET lacking_since = now() WHERE id = %d",
+		world->me.id);
+	assert_true(found_with(world, "fenced_at = now()").lacking);
+}
+
+/* The tables of the work that it finds may be locked for longer than a lease. */
+static void a_heartbeat_waits_for_no_other_table(void **state)
+{
+	struct world *world = *state;
+	assert_string_equal(
+		run_other(world,
+			"BEGIN; LOCK TABLE inbox.inbox_messages, inbox.inbox_offsets,"
+			" inbox.inbox_handlers, inbox.inbox_consumers, inbox.inbox_pauses"),
+		"");
+	(void)another(world, "");
+	assert_true(found_with(world, "fenced_at = now()").dead);
+	assert_string_equal(run_other(world, "ROLLBACK"), "");
 }
 
 static void an_expired_lease_is_fenced_by_a_steady_instance(void **state)
@@ -895,6 +959,9 @@ int main(void)
 		TEST(stragglers_are_stored_together_with_their_bound),
 		TEST(stragglers_of_a_dead_instance_are_rescued_below_its_bound),
 		TEST(a_fenced_instance_learns_it_from_its_heartbeat),
+		TEST(a_heartbeat_finds_instances_that_are_dead),
+		TEST(a_heartbeat_finds_handlers_that_are_missing),
+		TEST(a_heartbeat_waits_for_no_other_table),
 		TEST(an_expired_lease_is_fenced_by_a_steady_instance),
 		TEST(a_fencing_that_is_executed_late_fences_no_expired_lease),
 		TEST(a_valid_lease_is_not_fenced),

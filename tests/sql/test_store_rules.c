@@ -30,11 +30,11 @@ static void another_timeline_ends_the_lease(void **state)
 	const struct heartbeat_report heartbeat = { .bounds = { .low_seq = 1, .low_rest = 1 },
 		.low_claim = 1,
 		.handlers = bytes_of("[]") };
-	int64_t now;
+	struct heartbeat_answer answer;
 
-	OK(instance_heartbeat(world->db, world->me.id, &heartbeat, &now, &err));
+	OK(instance_heartbeat(world->db, world->me.id, &heartbeat, &answer, &err));
 	fail_over(world);
-	assert_int_equal(instance_heartbeat(world->db, world->me.id, &heartbeat, &now, &err),
+	assert_int_equal(instance_heartbeat(world->db, world->me.id, &heartbeat, &answer, &err),
 		HEARTBEAT_FENCED);
 }
 

@@ -57,7 +57,7 @@ int instance_register(
 /* The statement updates only an unfenced row, so an empty result means that this instance is
  * fenced. */
 int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat_report *heartbeat,
-	int64_t *pg_now_ms, struct err *err)
+	struct heartbeat_answer *answer, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -73,12 +73,14 @@ int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat_report 
 	stragglers = params_array(&params, ARRAY_BIGINT);
 	for (size_t i = 0; i < heartbeat->bounds.straggler_count; i++)
 		array_bigint(&params, stragglers, heartbeat->bounds.stragglers[i]);
+	params_bigint(&params, heartbeat->lease_ms);
 	r = db_run(db, QUERY_HEARTBEAT, &params, &rows, err);
 	if (r != 0)
 		return r;
 	if (rows_count(rows) == 0)
 		return HEARTBEAT_FENCED;
-	*pg_now_ms = rows_int(rows, 0, 0);
+	*answer = (struct heartbeat_answer){ rows_int(rows, 0, 0), rows_bool(rows, 0, 1),
+		rows_bool(rows, 0, 2) };
 	return 0;
 }
 

@@ -47,12 +47,19 @@ struct heartbeat_report {
 	struct bounds bounds;  /* of the rows that were born claimed */
 	int64_t low_claim;     /* lower bound of the claim numbers of all other rows */
 	struct bytes handlers; /* JSON array; NULL data: [] */
+	int64_t lease_ms;
+};
+/* What it reads: the clock of PostgreSQL, and the work for other instances that is due. */
+struct heartbeat_answer {
+	int64_t pg_now_ms;
+	bool dead;    /* the lease of another instance has ended, or its rows are not given back */
+	bool lacking; /* instance_absence() may have something to decide */
 };
 enum { HEARTBEAT_FENCED = 1 };
-/* Renews the lease. `pg_now_ms` receives PostgreSQL's clock. HEARTBEAT_FENCED: the row of this
+/* Renews the lease. HEARTBEAT_FENCED: the row of this
  * instance is fenced or missing. The caller must stop delivering and register with a new id. */
 int instance_heartbeat(struct db *db, int32_t id, const struct heartbeat_report *heartbeat,
-	int64_t *pg_now_ms, struct err *err);
+	struct heartbeat_answer *answer, struct err *err);
 
 struct fencing {
 	const char *host_id; /* earlier instances with this host_id have ended; "" = unknown */
