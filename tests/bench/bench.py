@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import sys
+from unittest import mock
 
 from support import kafka
 from support.sidecar import binary
@@ -30,7 +31,7 @@ import shapes
 import sidebyside
 import slowpath
 import throughput
-from group import add_ratios
+from group import BEFORE, add_ratios
 from servers import POSTGRES, Servers
 
 MESSAGES = 300_000
@@ -60,7 +61,7 @@ def arguments():
     parser.add_argument("--seconds", type=float,
                         help=f"how long a measurement of the group keys takes at most ({keys.SECONDS})")
     parser.add_argument("--before", type=os.path.abspath, metavar="BINARY",
-                        help="another inboxd, which the groups consumers and keys measure in one case, too")
+                        help="another inboxd: each measurement in which inboxd takes part is made with it, too")
     parser.add_argument("--json", metavar="FILE", help="write every result of every round there")
     parser.add_argument("--append", action="store_true",
                         help="with --json: keep the rounds that FILE has, and show them as well")
@@ -88,14 +89,25 @@ def measure_round(servers, options, groups):
     for group in groups:
         results = {}
         for name, run in group.chosen(options.only):
-            result = run(servers, options)
-            if result is not None:
-                results[name] = result
-                say(group.name, name, result)
+            for name_of_build, result in measure_builds(servers, options, name, run):
+                results[name_of_build] = result
+                say(group.name, name_of_build, result)
         add_ratios(group, results)
         if results:
             found[group.name] = results
     return found
+
+
+def measure_builds(servers, options, name, run):
+    """The results (name, result) of a measurement: none if something is not installed, and a second one of the build before
+    if there is one and inboxd takes part."""
+    result = run(servers, options)
+    if result is None:
+        return
+    yield name, result
+    if options.before and any(key.startswith("inboxd_") for key in result):
+        with mock.patch.dict(os.environ, INBOXD_BINARY=options.before):
+            yield name + BEFORE, run(servers, options)
 
 
 def say(group, name, result):

@@ -5,8 +5,6 @@ of the first.
 """
 
 import functools
-import os
-from unittest import mock
 
 import endtoend
 import report
@@ -22,17 +20,10 @@ def _measure(servers, options, *, names=()):
         shape, configuration={"consumers": {name: {} for name in names}} if names else {}))
 
 
-def _before(servers, options):
-    if options.before is None:
-        return None
-    with mock.patch.dict(os.environ, INBOXD_BINARY=options.before):
-        return _measure(servers, options)
-
-
 GROUP = Group(
     "consumers", "ordering key; 400 B, 10 % duplicates, 4 partitions; a row is a message of one consumer", BASE,
     [report.column("records", "records", "{:,}"), report.RATE, report.RATIO, *report.COSTS, *report.BATCHES, *report.PATHS,
      report.PEAK],
-    [("build before, no consumers", _before), (BASE, _measure),
+    [(BASE, _measure),
      ("one consumer", functools.partial(_measure, names=("billing",))),
      ("two consumers", functools.partial(_measure, names=("billing", "search")))])

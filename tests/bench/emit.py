@@ -48,10 +48,10 @@ def _store(connection, name, count):
 def _measure(connection, rows, action):
     """CPU time of the session's process, which excludes WAL writer and checkpoints."""
     pid = connection.info.backend_pid
-    cpu, wal, began = costs.exactly_of_process(pid), wal_position(connection), time.monotonic()
+    cpu, wal, began = costs.of_process(pid), wal_position(connection), time.monotonic()
     action()
     took = time.monotonic() - began
-    return {"rows_per_second": rows / took, "postgres_us": (costs.exactly_of_process(pid) - cpu) / rows * 1e6,
+    return {"rows_per_second": rows / took, "postgres_us": (costs.of_process(pid) - cpu) / rows * 1e6,
             "wal_bytes": (wal_position(connection) - wal) / rows}
 
 

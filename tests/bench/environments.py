@@ -48,12 +48,12 @@ def _reload(servers, connection, name, value):
 
 
 @contextlib.contextmanager
-def far_away(servers):
-    """A round trip takes 2 ms, as between two data centres of a region."""
+def far_away(servers, delay_us=DELAY_US):
+    """A round trip takes 2 ms, as between two data centres of a region, or twice `delay_us`."""
     port = process.free_port()
     directory = process.scratch("proxy")
     proxy = process.spawn([program("tests", "bench", "delay_proxy"), str(port), str(servers.postgres.port),
-                           str(DELAY_US)], os.path.join(directory, "proxy.log"))
+                           str(delay_us)], os.path.join(directory, "proxy.log"))
 
     def answers():
         with contextlib.suppress(psycopg.OperationalError):

@@ -12,11 +12,12 @@ from support.wait import eventually
 import costs
 
 HANDLER = "bench"
+BUILD = pathlib.Path(binary()).parents[1]
 
 
 def program(*path):
-    """A program of the same build as inboxd."""
-    return str(pathlib.Path(binary()).parents[1].joinpath(*path))
+    """A program of the build that is measured, also while another inboxd is measured for comparison."""
+    return str(BUILD.joinpath(*path))
 
 
 class Handler:
@@ -106,7 +107,7 @@ class Fleet:
         return [sidecar.metrics() for sidecar in self.sidecars]
 
     def cpu_seconds(self):
-        return sum(sidecar.cpu_seconds() for sidecar in self.sidecars)
+        return sum(costs.of_process(sidecar.pid) for sidecar in self.sidecars)
 
     def handler_cpu_seconds(self):
         return sum(handler.cpu_seconds() for handler in self._handlers)

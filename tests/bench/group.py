@@ -3,6 +3,8 @@
 import fnmatch
 import typing
 
+BEFORE = ", build before"  # behind the name of a measurement: the same with the inboxd that --before names
+
 
 class Group(typing.NamedTuple):
     name: str
@@ -15,6 +17,8 @@ class Group(typing.NamedTuple):
     rounds: int | None = None  # of a group that is only measured on request; None: --repeat rounds
     matrices: list = []    # of report.py
     comparisons: list = []  # (measurement, the measurement to compare it with)
+    # (title, key of the results) of the columns of these comparisons, and of those with the build before.
+    compared: list = [("rows/s", "rows_per_second"), ("inboxd µs", "inboxd_us"), ("PostgreSQL µs", "postgres_us")]
 
     def chosen(self, only):
         """The measurements that `only` selects with shell patterns for their name or the group's, and those they are
@@ -35,7 +39,9 @@ class Group(typing.NamedTuple):
 def add_ratios(group, results):
     """`ratio`: rows/s over those of the base, within one round."""
     for name, result in results.items():
-        base = group.base_of(name)
+        base = group.base_of(name.removesuffix(BEFORE))
+        if name.endswith(BEFORE) and f"{base}{BEFORE}" in results:
+            base += BEFORE
         if base in results and "rows_per_second" in result:
             result["ratio"] = result["rows_per_second"] / results[base]["rows_per_second"]
             result["ratio_to"] = base

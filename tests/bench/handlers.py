@@ -7,6 +7,7 @@ completes the message in the transaction of the effect. In SQL there is no progr
 import functools
 import os
 import pathlib
+import sys
 
 from languages.libraries import JAVA, PYTHON, ROOT, java
 
@@ -102,6 +103,7 @@ def _checked(servers, running, connection, shape):
 def _measure(servers, options, *, command, kind="noop", size=1):
     """A result as of endtoend. None if the library is not installed, which its program `check` does."""
     if command and not installed(command):
+        print(f"languages: not measured, its program check has not prepared {' '.join(command)}", file=sys.stderr, flush=True)
         return None
     effects = kind != "noop"
     shape = Shape(options.messages // (EFFECTS_SHARE if effects and size == 1 else 1))

@@ -51,7 +51,7 @@ class _Now:
         connection.execute("SELECT pg_stat_statements_reset()")
 
     def counters(self):
-        return {"inboxd": costs.exactly_of_process(self.sidecar.pid),
+        return {"inboxd": costs.of_process(self.sidecar.pid),
                 "postgres": self._servers.cpu_seconds(),
                 "statements": sum(self.statements().values())}
 
@@ -91,4 +91,6 @@ GROUP = Group(
      report.column("connections", "connections", "{}"),
      report.column("resident MiB", "rss_bytes", "{:.0f}", 2 ** -20), report.PEAK],
     [("just started", functools.partial(_measure, loaded=False)),
-     ("after the messages", functools.partial(_measure, loaded=True))])
+     ("after the messages", functools.partial(_measure, loaded=True))],
+    compared=[("inboxd %", "inboxd_share"), ("PostgreSQL %", "postgres_share"), ("statements/s", "statements_per_second"),
+              ("connections", "connections")])

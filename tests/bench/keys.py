@@ -7,9 +7,7 @@ measurement stops after --seconds. It then counts the messages processed so far;
 """
 
 import functools
-import os
 import typing
-from unittest import mock
 
 import complete
 import endtoend
@@ -40,7 +38,6 @@ PARTITION = "order partition"
 SPREAD, SPREAD_PARTITIONS = "24 partitions", 24
 INSTANCES = {"1 instance": 1, "4 instances": 4, "24 instances": 24}
 WAITING, SNAPSHOT = "rows that wait", "old snapshot"
-BEFORE = "build before"
 # With one key and slow commits, inbox.max_unsettled_per_key is the limit.
 UNSETTLED, MOST_UNSETTLED = "512 unsettled", 512
 
@@ -56,16 +53,14 @@ class Plan(typing.NamedTuple):
 
 
 class _Handler(Handler):
-    """order_handler of the build under test, which checks the order."""
-
-    PROGRAM = program("tests", "bench", "order_handler")
+    """order_handler, which checks the order."""
 
     def __init__(self, sidecar, batch, name, *, keyed):
         self._keyed = str(int(keyed))
         super().__init__(sidecar, batch, name)
 
     def command(self, sidecar, batch, count):
-        return [self.PROGRAM, sidecar.socket_path, str(batch), self._keyed, count]
+        return [program("tests", "bench", "order_handler"), sidecar.socket_path, str(batch), self._keyed, count]
 
 
 def _limit(options):
@@ -88,14 +83,6 @@ def _inboxd(servers, options, *, plan):
                 return _run(watch, shape, plan, _limit(options))
             with plan.during(connection):
                 return _run(watch, shape, plan, _limit(options))
-
-
-def _inboxd_before(servers, options, *, plan):
-    """Another build of the sidecar, with the same handler."""
-    if options.before is None:
-        return None
-    with mock.patch.dict(os.environ, INBOXD_BINARY=options.before):
-        return _inboxd(servers, options, plan=plan)
 
 
 def _run(watch, shape, plan, limit):
@@ -152,8 +139,6 @@ def _case(case, environment):
     for way, batch in ((ONE, 1), (BATCHES, BATCH)):
         plan = Plan(shape, ordering, batch)
         yield _named(case, way, environment), _within(environment, _inboxd, plan=plan), base
-        if (case, environment) == (UNIFORM, NEAR):
-            yield _named(case, way, BEFORE), _within(environment, _inboxd_before, plan=plan), base
         if case == ONE_KEY:
             more = plan._replace(unsettled=MOST_UNSETTLED)
             yield _named(case, way, UNSETTLED, environment), _within(environment, _inboxd, plan=more), base
@@ -194,8 +179,6 @@ def _comparisons():
             yield _named("Zipf", way, environment), _named(UNIFORM, way, environment)
         for environment in (SLOW, FAR):
             yield _named(UNIFORM, way, environment), _named(UNIFORM, way)
-    for way in (ONE, BATCHES):
-        yield _named(UNIFORM, way), _named(UNIFORM, way, BEFORE)
     for ordering in ("none", "key"):
         yield _named(WAITING, ordering, SNAPSHOT), _named(WAITING, ordering)
     yield _named(ONE_KEY, SNAPSHOT), ONE_KEY

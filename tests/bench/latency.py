@@ -51,12 +51,12 @@ def _measure(servers, options, *, rate):
                 Fleet(sidecar, handler=Handler) as fleet:
             fleet.start()
             fleet.wait_assigned(connection, PARTITIONS)
-            began = sidecar.cpu_seconds(), servers.cpu_seconds()
+            began = fleet.cpu_seconds(), servers.cpu_seconds()
             load = produced(producer(servers, topic, rate, seconds))
             eventually(lambda: sidecar.metric("inboxd_deliveries_total", handler=HANDLER,
                                               outcome="done") >= load["sent"],
                        timeout=120, every=0.2, what=f"{load['sent']} messages to be done")
-            used = sidecar.cpu_seconds() - began[0], servers.cpu_seconds() - began[1]
+            used = fleet.cpu_seconds() - began[0], servers.cpu_seconds() - began[1]
             return {**percentiles(_counted(fleet.stop_each()[0], load["sent"])), **load,
                     "inboxd_us": used[0] / load["sent"] * 1e6,
                     "postgres_us": used[1] / load["sent"] * 1e6}
@@ -64,8 +64,8 @@ def _measure(servers, options, *, rate):
 
 def producer(servers, topic, rate, seconds):
     """The running program. produced() waits for its end."""
-    return subprocess.Popen([program("tests", "bench", "paced_producer"), servers.kafka.bootstrap, topic, str(rate), str(seconds)],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([program("tests", "bench", "paced_producer"), servers.kafka.bootstrap, topic,
+                             str(rate), str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def produced(running):
@@ -98,4 +98,5 @@ GROUP = Group(
      milliseconds("p99", "p99_us"), milliseconds("p99.9", "p999_us"), milliseconds("max", "max_us"),
      milliseconds("producer late, p99", "late_p99_us"), milliseconds("producer late, max", "late_max_us"),
      *report.COSTS[:1], *report.COSTS[2:3]],
-    [(f"{rate:,}/s", functools.partial(_measure, rate=rate)) for rate in RATES])
+    [(f"{rate:,}/s", functools.partial(_measure, rate=rate)) for rate in RATES],
+    compared=[("p50", "p50_us"), ("p99", "p99_us"), ("inboxd µs", "inboxd_us"), ("PostgreSQL µs", "postgres_us")])

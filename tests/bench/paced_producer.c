@@ -3,10 +3,12 @@
  *
  *	paced_producer BOOTSTRAP TOPIC RATE SECONDS
  *
- * Record n is due n/RATE seconds after the start, and says so in its payload ("due_us", CLOCK_MONOTONIC of
- * this machine): a record that leaves late, because this program or Kafka was held up, counts from
- * when it should have left. Says {"sent":N,"late_p99_us":T,"late_max_us":T} on stdout: how late the
- * records were handed to librdkafka. Exits non-zero when one was not stored by Kafka.
+ * RATE is a number of records a second, and may have a fraction. The first record is due 1/RATE seconds after the start,
+ * the last one at the end. Each says in its payload when it was due ("due_us", CLOCK_MONOTONIC of this machine): a
+ * record that leaves late, because this program or Kafka was held up, counts from when it should have left.
+ *
+ * Says {"sent":N,"late_p99_us":T,"late_max_us":T} on stdout: how late the records were handed to librdkafka. Exits
+ * non-zero when one was not stored by Kafka.
  */
 #include <inttypes.h>
 #include <librdkafka/rdkafka.h>
@@ -22,7 +24,8 @@ struct run {
 	rd_kafka_t *producer;
 	const char *topic;
 	int64_t began_us;
-	int64_t count, rate;
+	double rate;
+	int64_t count;
 	int64_t *late_us;
 	int64_t failed;
 };
@@ -91,6 +94,24 @@ static int open_producer(struct run *run, const char *bootstrap)
 	return run->producer == NULL ? fail("cannot make a producer", words) : 0;
 }
 
+static uint64_t scatter(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+	x = (x ^ x >> 27) * 0x94d049bb133111eb;
+	return x ^ x >> 31;
+}
+
+/* A UUID that looks random, because some of the measured programs store nothing else as an id. */
+static void make_id(char *out, size_t size, uint64_t began_us, uint64_t number)
+{
+	const uint64_t high = scatter(began_us);
+	const uint64_t low = scatter(high + number);
+
+	snprintf(out, size, "%08" PRIx64 "-%04" PRIx64 "-%04" PRIx64 "-%04" PRIx64 "-%012" PRIx64,
+		low >> 32, low >> 16 & 0xffff, low & 0xffff, high >> 48, high & 0xffffffffffff);
+}
+
 static int produce(const struct run *run, int64_t number, int64_t due_us)
 {
 	char payload[PAYLOAD_BYTES + 1];
@@ -102,7 +123,7 @@ static int produce(const struct run *run, int64_t number, int64_t due_us)
 	memset(payload + used, 'n', sizeof(payload) - (size_t)used);
 	memcpy(payload + PAYLOAD_BYTES - 2, "\"}", 3);
 	snprintf(key, sizeof(key), "c-%" PRId64, number * 7919 % KEYS);
-	snprintf(id, sizeof(id), "%" PRId64 "-%" PRId64, run->began_us, number);
+	make_id(id, sizeof(id), (uint64_t)run->began_us, (uint64_t)number);
 	return rd_kafka_producev(run->producer, RD_KAFKA_V_TOPIC(run->topic),
 		       RD_KAFKA_V_KEY(key, strlen(key)), RD_KAFKA_V_VALUE(payload, PAYLOAD_BYTES),
 		       RD_KAFKA_V_HEADER("id", id, -1),
@@ -133,7 +154,8 @@ static int produce_all(struct run *run)
 {
 	run->began_us = now_us() + 100000;
 	for (int64_t number = 0; number < run->count; number++) {
-		const int64_t due_us = run->began_us + number * 1000000 / run->rate;
+		const int64_t due_us =
+			run->began_us + (int64_t)((double)(number + 1) * 1e6 / run->rate);
 
 		sleep_until(due_us);
 		run->late_us[number] = now_us() - due_us;
@@ -166,8 +188,8 @@ int main(int argc, char **argv)
 	struct run run = { .topic = argc > 2 ? argv[2] : NULL };
 	int status;
 
-	run.rate = argc > 3 ? strtoll(argv[3], NULL, 10) : 0;
-	run.count = argc > 4 ? run.rate * strtoll(argv[4], NULL, 10) : 0;
+	run.rate = argc > 3 ? strtod(argv[3], NULL) : 0;
+	run.count = argc > 4 ? (int64_t)(run.rate * strtod(argv[4], NULL) + 0.5) : 0;
 	if (run.rate <= 0 || run.count <= 0)
 		return fail("usage", "paced_producer BOOTSTRAP TOPIC RATE SECONDS");
 	run.late_us = calloc((size_t)run.count, sizeof(*run.late_us));

@@ -12,6 +12,7 @@ import psycopg
 
 from support.wait import eventually
 
+import costs
 import publishing
 import report
 from group import Group
@@ -45,7 +46,7 @@ class Inboxd:
                    timeout=publishing.TIMEOUT, every=0.05)
 
     def costs(self):
-        return {"client_us": self._sidecar.cpu_seconds() * 1e6, "postgres_us": self._servers.cpu_seconds() * 1e6,
+        return {"client_us": costs.of_process(self._sidecar.pid) * 1e6, "postgres_us": self._servers.cpu_seconds() * 1e6,
                 "wal_bytes": wal_position(self._connection)}
 
     def peak_memory(self):

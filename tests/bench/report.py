@@ -3,6 +3,8 @@
 import statistics
 import typing
 
+from group import BEFORE
+
 _KB = 1024
 
 
@@ -43,11 +45,13 @@ def markdown(group, rounds):
 
 def summary(group, rounds):
     """The content of the tables for programs: minimum, median and maximum of all rounds."""
+    compared = [key for _, key in group.compared]
     return {"measurements": {name: {key: _spread([results[name][key] for results in rounds])
-                                    for key in ("rows_per_second", "ratio")
+                                    for key in dict.fromkeys(["rows_per_second", "ratio", *compared])
                                     if all(key in results[name] for results in rounds)}
                              for name in _in_all(rounds)},
-            "comparisons": {f"{name} ÷ {other}": _spread(_quotients(rounds, name, other))
+            "comparisons": {f"{name} ÷ {other}": {key: _spread(found) for key in compared
+                                                  if (found := _quotients(rounds, name, other, key))}
                             for name, other in _compared(group, rounds)}}
 
 
@@ -78,18 +82,23 @@ def _ratio_and_rate(rounds, name):
 
 
 def _compared(group, rounds):
-    return [(name, other) for name, other in group.comparisons if {name, other} <= set(_in_all(rounds))]
+    """The comparisons of the group, and those with the build before."""
+    pairs = group.comparisons + [(name.removesuffix(BEFORE), name) for name in rounds[0] if name.endswith(BEFORE)]
+    return [(name, other) for name, other in pairs if {name, other} <= set(_in_all(rounds))]
 
 
-def _quotients(rounds, name, other):
-    return [results[name]["rows_per_second"] / results[other]["rows_per_second"] for results in rounds]
+def _quotients(rounds, name, other, key):
+    """Of each round; nothing if a round has no such value."""
+    pairs = [(results[name].get(key), results[other].get(key)) for results in rounds]
+    return [one / another for one, another in pairs] if all(one is not None and another for one, another in pairs) else []
 
 
 def _comparisons(group, rounds):
-    rows = [[name, other, _shown(_quotients(rounds, name, other), "{:.2f}")]
+    rows = [[name, other, *(_shown(_quotients(rounds, name, other, key), "{:.2f}") for _, key in group.compared)]
             for name, other in _compared(group, rounds)]
     if rows:
-        yield f"{group.name}: rows/s of one over those of another.\n\n" + _table(["", "over", "ratio"], rows)
+        yield (f"{group.name}: values of one over those of another.\n\n"
+               + _table(["", "over", *(title for title, _ in group.compared)], rows))
 
 
 def _details(group, rounds):
@@ -112,6 +121,8 @@ def _cell(results, value, form):
 
 
 def _shown(found, form):
+    if not found:
+        return ""
     if len(found) == 1:
         return form.format(found[0])
     return " / ".join(form.format(pick(found)) for pick in (min, statistics.median, max))

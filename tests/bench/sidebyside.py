@@ -6,6 +6,7 @@ topic: the clock stops when that number of rows is done. Rows that are not disti
 fail the run.
 """
 
+import contextlib
 import functools
 import os
 import re
@@ -41,10 +42,10 @@ class Peer(typing.NamedTuple):
     prepare: str | None = None  # SQL that makes its table, when it does not do so itself
 
 
-class _Run:
+class Run:
     def __init__(self, servers, connection, topic, peer):
         self._servers = servers
-        self._connection = connection
+        self.connection = connection
         self._peer = peer
         self.directory = process.scratch("peer")
         self.log = os.path.join(self.directory, "peer.log")
@@ -55,10 +56,13 @@ class _Run:
         self._process = process.spawn(peer.command(environment, self.directory), self.log,
                                       env={**os.environ, **environment}, cwd=self.directory)
 
+    def cpu_seconds(self):
+        return costs.of_process(self._process.pid)
+
     def costs(self):
-        return {"client_us": costs.of_process(self._process.pid) * 1e6,
+        return {"client_us": self.cpu_seconds() * 1e6,
                 "postgres_us": self._servers.cpu_seconds() * 1e6,
-                "wal_bytes": wal_position(self._connection)}
+                "wal_bytes": wal_position(self.connection)}
 
     def peak_memory(self):
         with open(f"/proc/{self._process.pid}/status", encoding="ascii") as file:
@@ -66,7 +70,7 @@ class _Run:
 
     def wait_first(self, deadline):
         while not self._ask(f"SELECT EXISTS (SELECT FROM {self._peer.table})"):
-            self._check(deadline)
+            self.check(deadline)
             time.sleep(0.02)
 
     def wait_done(self, expected, deadline, limit=None):
@@ -75,7 +79,7 @@ class _Run:
         began = since = time.monotonic()
         changed = None
         while True:
-            self._check(deadline)
+            self.check(deadline)
             if limit and time.monotonic() - began >= limit:
                 return False
             time.sleep(0.2)
@@ -92,7 +96,7 @@ class _Run:
 
     def count_and_seconds(self):
         """Rows that are done, and how long that took."""
-        return self._connection.execute(
+        return self.connection.execute(
             f"SELECT count({self._peer.done}), extract(epoch FROM max({self._peer.done}) - min(received_at))::float8"
             f" FROM {self._peer.table}").fetchone()
 
@@ -101,34 +105,50 @@ class _Run:
 
     def _ask(self, sql):
         try:
-            return self._connection.execute(sql).fetchone()[0]
+            return self.connection.execute(sql).fetchone()[0]
         except (psycopg.errors.UndefinedTable, TypeError):
             return 0  # it makes its table, statistics come later
 
-    def _check(self, deadline):
+    def check(self, deadline):
         assert self._process.poll() is None, f"it ended: {process.tail(self.log)}"
         assert time.monotonic() < deadline, f"not within {TIMEOUT} s: {process.tail(self.log)}"
 
 
-def measure(servers, peer, shape, limit=None):
-    """Runs the program until all records are done, or for `limit` seconds."""
-    topic = servers.topic(shape)
+@contextlib.contextmanager
+def running(servers, topic, peer):
+    """The program at work on a topic, with a database of its own."""
     database = servers.postgres.create_database(f"peer_{uuid.uuid4().hex[:8]}")
     try:
         with servers.postgres.connect(database) as connection:
             if peer.prepare:
                 connection.execute(peer.prepare)
             connection.execute("CHECKPOINT")
-            run = _Run(servers, connection, topic, peer)
+            run = Run(servers, connection, topic, peer)
             try:
-                return _watch(run, peer, shape.distinct(), limit)
+                yield run
             finally:
                 run.stop()
-    except peer_install.NotHere as reason:
-        print(f"peers: not measured, {reason}", file=sys.stderr, flush=True)
-        return None
     finally:
         servers.postgres.drop_database(database)
+
+
+def if_installed(measure):
+    """`measure`, or no result and the reason on stderr if a program cannot be installed."""
+    @functools.wraps(measure)
+    def tried(*arguments, **options):
+        try:
+            return measure(*arguments, **options)
+        except peer_install.NotHere as reason:
+            print(f"peers: not measured, {reason}", file=sys.stderr, flush=True)
+            return None
+    return tried
+
+
+@if_installed
+def measure(servers, peer, shape, limit=None):
+    """Runs the program until all records are done, or for `limit` seconds."""
+    with running(servers, servers.topic(shape), peer) as run:
+        return _watch(run, peer, shape.distinct(), limit)
 
 
 def _watch(run, peer, distinct, limit):
@@ -156,7 +176,7 @@ def _inboxd(servers, options, *, batch):
     return {"rows": result["messages"], "seconds": result["busy_seconds"],
             "rows_per_second": result["messages"] / result["busy_seconds"],
             "client_us": result["inboxd_us"] + result["handler_us"],
-            **{name: result[name] for name in ("postgres_us", "wal_bytes", "peak_rss_bytes")}}
+            **{name: result[name] for name in ("inboxd_us", "postgres_us", "wal_bytes", "peak_rss_bytes")}}
 
 
 def _go(_environment, _directory):
