@@ -18,6 +18,7 @@ import autovacuum
 import backfill
 import consumers
 import emit
+import everyday
 import growth
 import handlers
 import idempotency
@@ -36,7 +37,7 @@ from servers import POSTGRES, Servers
 
 MESSAGES = 300_000
 SMOKE = 20_000
-GROUPS = [throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP,
+GROUPS = [everyday.GROUP, throughput.GROUP, shapes.GROUP, latency.GROUP, idle.GROUP, slowpath.GROUP,
           growth.GROUP, growth.SNAPSHOT, autovacuum.GROUP, sidebyside.GROUP, emit.GROUP, backfill.GROUP, consumers.GROUP,
           relay.DRAIN, relay.LATENCY, relay_peers.GROUP, handlers.GROUP, keys.GROUP, idempotency.GROUP]
 
@@ -59,7 +60,8 @@ def arguments():
     parser.add_argument("--runs", type=int, default=keys.ROUNDS, metavar="ROUNDS",
                         help=f"as --repeat, for the group keys ({keys.ROUNDS})")
     parser.add_argument("--seconds", type=float,
-                        help=f"how long a measurement of the group keys takes at most ({keys.SECONDS})")
+                        help=f"how long a measurement of the group keys takes at most ({keys.SECONDS}), and how long"
+                             f" messages come in one of the group everyday ({everyday.SECONDS})")
     parser.add_argument("--before", type=os.path.abspath, metavar="BINARY",
                         help="another inboxd: each measurement in which inboxd takes part is made with it, too")
     parser.add_argument("--json", metavar="FILE", help="write every result of every round there")
