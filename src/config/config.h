@@ -23,6 +23,9 @@ struct strings {
 	size_t count;
 };
 
+/* Whether statements are prepared under names; auto: unless a pooler is in between. */
+enum prepare { PREPARE_NEVER, PREPARE_AUTO, PREPARE_ALWAYS };
+
 /* One pass-through option of a library (kafka.*, postgres.*). */
 struct setting {
 	char *name;
@@ -171,8 +174,9 @@ struct config {
 	struct strings warnings; /* for a person; the caller logs them once */
 	struct inbox_config inbox;
 	struct strings kafka_topics;
-	struct settings kafka; /* everything under kafka but topics */
-	struct settings postgres;
+	struct settings kafka;    /* everything under kafka but topics */
+	struct settings postgres; /* everything under postgres but prepare */
+	enum prepare prepare;
 	struct ingest_config ingest;
 	struct topic_rules *topics; /* as written, "*" always among them and last */
 	size_t topic_count;

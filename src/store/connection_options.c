@@ -18,5 +18,6 @@ void connection_options(
 		.lock_timeout_ms = config->worker.lease / 3,
 		.idle_timeout_ms = config->worker.lease / 2,
 		.statement_timeout_ms = STATEMENT_TIMEOUT_MS,
+		.prepare = config->prepare,
 	};
 }

@@ -28,6 +28,7 @@ static int outcome_of(const struct db *db, int r, struct err *err)
 		return db_error_is_data(db, err) ? LEASED_WRONG : LEASED_REFUSED;
 	case PG_ERROR_BUSY:
 	case PG_ERROR_SLOW:
+	case PG_ERROR_STALE:
 		return LEASED_AGAIN;
 	case PG_ERROR_REFUSED:
 		(void)err_advise(

@@ -317,6 +317,19 @@ def test_a_session_of_the_pooler_is_left_unchanged(make_pooler, start_inboxd, ha
         clients = [stack.enter_context(psycopg.connect(
             f"host=127.0.0.1 port={pooler.port} user=postgres dbname={database}")) for _ in range(4)]
         seen = {own.execute("SELECT current_setting('lock_timeout'), current_setting('statement_timeout'),"
-                            " current_setting('idle_in_transaction_session_timeout')").fetchone()
+                            " current_setting('idle_in_transaction_session_timeout'), current_setting('plan_cache_mode'),"
+                            " (SELECT count(*) FROM pg_prepared_statements)").fetchone()
                 for own in clients}
-    assert seen == {("0", "0", "0")}
+    assert seen == {("0", "0", "0", "auto", 0)}
+
+
+def test_statements_prepared_behind_a_pooler_lose_and_refuse_nothing(make_pooler, start_inboxd, handler, postgres, streams,
+                                                                     topic, inbox):
+    """PgBouncer 1.18 gives each transaction another session, which may lack a named statement or have it already."""
+    sidecar = start_inboxd(postgres={"port": make_pooler(postgres.port, "transaction").port, "prepare": "always"})
+    client = handler(sidecar, always(DONE))
+    for first in range(0, 100, 20):
+        produce_all(streams, topic, 20, first=first)
+        client.wait_count(first + 20)
+    assert_whole(inbox, 100, client)
+    assert "class=stale" in sidecar.stderr

@@ -50,6 +50,22 @@ def _query(path, head, body, tree, schema):
             yield path, 1, f"names the index {name}, which no migration makes"
     if re.search(r";\s*\S", body):
         yield path, 1, "holds more than one statement"
+    if "-- Named: " in head and _has_star(_included(tree.text(path), tree)):
+        yield path, 1, "is named and has * in its result: a new column would end it (0A000); list the columns"
+
+
+def _included(text, tree):
+    """The text with its parts, without comments."""
+    whole = re.sub(r"^\s*-- include: (\w+)$", lambda found: tree.text(f"sql/parts/{found[1]}.sql"), text, flags=re.M)
+    return re.sub(r"--[^\n]*", "", whole)
+
+
+def _has_star(body):
+    """True when the result has a *; those in parentheses are of subqueries."""
+    inner = None
+    while inner != body:
+        inner, body = body, re.sub(r"\([^()]*\)", "", body)
+    return bool(re.search(r"(SELECT|RETURNING|,)\s+(DISTINCT\s+)?(\w+\.)?\*", body))
 
 
 def _constant(path):

@@ -180,6 +180,13 @@ class Sql(unittest.TestCase):
     def test_a_file_is_one_statement(self):
         self.assertTrue(self.check(QUERY_HEAD + "SELECT 1; SELECT 2\n"))
 
+    def test_a_named_query_lists_its_columns(self):
+        named = QUERY_HEAD + "-- Named: yes.\n"
+        self.assertEqual(self.check(named + "SELECT a.x, count(*) FROM (SELECT * FROM t) a\n"), [])
+        for result in ("SELECT * FROM t", "SELECT a, t.* FROM t", "UPDATE t SET a = 1 RETURNING *"):
+            self.assertTrue(self.check(named + result + "\n"))
+            self.assertEqual(self.check(QUERY_HEAD + result + "\n"), [])
+
     def test_migrations_are_numbered_without_a_gap(self):
         third = {"sql/migrations/0003_more.sql": "-- More.\n"}
         self.assertTrue(self.check(QUERY_HEAD + "SELECT 1\n", **third))

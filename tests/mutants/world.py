@@ -6,6 +6,7 @@ SILENT = "faults/test_silent_broker.py::"
 POSITION = "unit/test_start_offset_policy.c::"
 START = "system/test_start_position.py::"
 GENERATIONS = "system/test_generations.py::"
+PREPARED = "sql/test_store_prepared.c::"
 
 MUTANTS = [
     mutant("R18", "the roles of all schemas are the same",
@@ -125,6 +126,30 @@ MUTANTS = [
            edit("src/store/pg/db.c", "set_config('lock_timeout', '%\" PRId64 \"', true)",
                 "set_config('lock_timeout', '%\" PRId64 \"', false)"),
            tests=["faults/test_failover.py::test_a_session_of_the_pooler_is_left_unchanged"]),
+    mutant("R19", "a statement that the session does not know is not repeated without a name",
+           edit("src/store/pg/pipeline.c", "		pipeline->names = false;\n}", "		;\n}"),
+           tests=[PREPARED + "a_statement_that_the_session_does_not_know_is_stale"]),
+    mutant("R19", "a statement of another session is the fault of a row",
+           edit("src/store/pg/pg_error_class.c", '{ "26000", PG_ERROR_STALE }', '{ "26000", PG_ERROR_OTHER }'),
+           tests=[PREPARED + "a_batch_of_a_session_without_its_statements_is_stored_whole"]),
+    mutant("R19", "a changed result is a standby",
+           edit("src/store/pg/pipeline.c", "slot->prepared != NULL && strcmp", "false && strcmp"),
+           tests=[PREPARED + "a_changed_result_of_a_named_statement_is_stale"]),
+    mutant("R19", "a name is of the text alone",
+           edit("src/store/pg/prepared.c", "i < statement->count; i++", "i < 0; i++"),
+           tests=[PREPARED + "a_name_is_of_the_text_and_the_types"]),
+    mutant("R19", "a Parse behind an error counts",
+           edit("src/store/pg/prepared.c", "	reset(prepared, PREPARED_SENT);", "	(void)prepared;"),
+           tests=[PREPARED + "a_parse_behind_an_error_is_sent_again"]),
+    mutant("R19", "a statement behind a named one has a generic plan",
+           edit("src/store/pg/db.c", "named && pipeline_names(db->pipeline) ?", "pipeline_names(db->pipeline) ?"),
+           tests=[PREPARED + "only_named_statements_have_generic_plans"]),
+    mutant("R19", "statements are prepared behind a pooler",
+           edit("src/store/pg/db.c", "rows_count(rows) == 1 && pipeline_is_process(db->pipeline, rows_int(rows, 0, 0))", "rows_count(rows) == 1"),
+           tests=["faults/test_failover.py::test_a_session_of_the_pooler_is_left_unchanged"]),
+    mutant("R19", "a rollback counts as a commit",
+           edit("src/store/pg/pipeline.c", "slot->commits && PQresultStatus", "false && PQresultStatus"),
+           tests=[PREPARED + "a_commit_that_rolls_back_is_a_fault"]),
     mutant("R19", "every update is a replay",
            edit("sql/functions/triggers.sql", " AND (OLD.processed_at IS NOT NULL OR OLD.dead_at IS NOT NULL))\n", ")\n"),
            tests=["sql/test_functions.py::test_other_updates_do_not_replay"]),

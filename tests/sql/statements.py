@@ -11,6 +11,7 @@ sys.path.append(str(SQL))
 
 import embed  # noqa: E402 pylint: disable=wrong-import-position
 
+NAMED = sorted(path.stem for path in (SQL / "queries").glob("*/*.sql") if embed.is_named(path))
 QUERIES = sorted((SQL / "queries").glob("*/*.sql"), key=lambda path: path.stem)
 MIGRATIONS = sorted((SQL / "migrations").glob("*.sql"))
 FUNCTIONS = sorted((SQL / "functions").glob("*.sql"))
@@ -18,6 +19,9 @@ AROUND_FUNCTIONS = [SQL / "before_functions.sql", SQL / "after_functions.sql"]
 
 # The settings of store/pg/db.c for each transaction.
 SETTINGS = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+
+# The setting for named statements.
+GENERIC = "SELECT set_config('plan_cache_mode', 'force_generic_plan', true)"
 
 # Subscriptions of the consumer without a name to everything: consumers, topics, types, kinds, open.
 ALL = ([""], [None], [None], [0], [True])
@@ -98,6 +102,20 @@ class Statements:
         with self.connection.transaction(force_rollback=True):
             self.connection.execute(SETTINGS)
             cursor = self._execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ", name, values)
+            return Plan(cursor.fetchone()[0][0])
+
+    def prepare(self, name):
+        """As a sidecar prepares a named statement. The first explain_named() makes its only plan."""
+        self.connection.execute(f"PREPARE {name} AS {text(name)}")
+
+    def explain_named(self, name, *values):
+        """Runs it, rolls back, and returns its plan."""
+        with self.connection.transaction(force_rollback=True):
+            for setting in (SETTINGS, GENERIC, *([text("relay_settings")] if name.startswith("relay") else [])):
+                self.connection.execute(setting)
+            places = f"({', '.join(['%s'] * len(values))})" if values else ""
+            cursor = psycopg.ClientCursor(self.connection).execute(
+                f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name}{places}", values)
             return Plan(cursor.fetchone()[0][0])
 
     def _execute(self, prefix, name, values):

@@ -5,7 +5,7 @@ Pages are compared, never times.
 
 import pytest
 
-from statements import ALL
+from statements import ALL, NAMED, Statements
 
 ROWS = 200_000
 BIG = "x" * 200
@@ -14,6 +14,10 @@ BIG = "x" * 200
 def fill(db, rows=ROWS):
     """Mostly processed; every tenth row is due, every tenth parked, the last ones are claimed by 1."""
     db.execute("ALTER TABLE inbox.inbox_messages SET (autovacuum_enabled = off)")
+    insert_rows(db, rows)
+
+
+def insert_rows(db, rows):
     db.execute("""
         INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset,
             key, payload, payload_digest, available_at, claimed_by, processed_at, delivery_count)
@@ -326,6 +330,58 @@ def test_settling_in_a_small_table_does_not_compare_each_row_with_the_batch(db, 
                                               nothing, nothing, nothing, nothing))):
         plan = statements.explain(name, 7, seqs, *values)
         assert plan.compared_in_vain() < rows, name
+
+
+def fill_outbox(db, rows):
+    db.execute("INSERT INTO inbox.outbox (event_id, source, aggregate, event_type, payload, published_at)"
+               " SELECT 'o' || i, 's', 'orders', 't', %s, CASE WHEN i <= %s THEN now() END"
+               " FROM generate_series(1, %s) i", [BIG.encode(), rows - 1000, rows])
+
+
+def named_values(seqs, rows, last_outbox):
+    """The parameters of each named statement for a number of rows."""
+    partitions = min(rows, 4)
+    streams = (["orders"] * partitions, list(range(partitions)), [""] * partitions)
+    nothing = [None] * partitions
+    ones = [1] * partitions
+    *fresh, _, consumers = new_rows(rows)
+    heartbeat = (1, 1, "[]", 1, 1, [], 15000)
+    return {
+        "any_waiting": [streams],
+        "heartbeat": [heartbeat],
+        "hold_lease": [(1,)],
+        "insert_messages": [(1, *fresh, [asks] * rows, consumers, asks > 0, renaming)
+                            for asks in (0, 1, 2) for renaming in (False, True)],
+        "move_watermarks": [(1, *streams[:2], [0] * partitions, nothing, ones, ones, nothing, nothing, ones, ones, nothing)],
+        "relay_read": [(rows, 10**9, last_outbox - 1000)],
+        "relay_settings": [()],
+        "set_lock_timeout": [()],
+        "settle_completed": [(1, seqs, 1, "billing")],
+        "settle_done": [(1, seqs, 1, "billing")],
+    }
+
+
+def test_a_named_statement_keeps_a_plan_that_is_good_for_every_table(db, connect):
+    """Its plan is made once a connection, perhaps while the table is empty, and stays until VACUUM or ANALYZE."""
+    statements = Statements(connect(prepare_threshold=None))  # else psycopg sometimes deallocates all statements
+    for table in ("inbox_messages", "outbox", "inbox_instances", "inbox_offsets", "inbox_consumers", "inbox_renames"):
+        db.execute(f"ALTER TABLE inbox.{table} SET (autovacuum_enabled = off)")
+    db.execute("VACUUM")
+    assert set(named_values([], 0, 0)) == set(NAMED)
+    for name, cases in named_values([1], 1, 1000).items():
+        statements.prepare(name)
+        statements.explain_named(name, *cases[0])
+    insert_rows(db, 100_000)
+    fill_outbox(db, 100_000)
+    db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) SELECT i, 'i' || i, 1 FROM generate_series(2, 500) i")
+    db.execute("INSERT INTO inbox.inbox_renames (old_name, new_name) VALUES ('earlier', '')")
+    (last,) = db.execute("SELECT max(seq) FROM inbox.outbox").fetchone()
+    for rows in (1, 1000):
+        for name, cases in named_values(ours(db, rows), rows, last).items():
+            for values in cases:
+                plan = statements.explain_named(name, *values)
+                assert plan.pages() <= 40 * (rows + 2), (name, rows, values[-2:])
+                assert plan.compared_in_vain() <= 20 * rows, (name, rows)
 
 
 def test_a_healthy_message_never_enters_the_claim_indexes(db):

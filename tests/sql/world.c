@@ -131,6 +131,7 @@ static void open_db(struct world *world)
 		.lock_timeout_ms = 2000,
 		.idle_timeout_ms = 20000,
 		.statement_timeout_ms = 20000,
+		.prepare = PREPARE_AUTO,
 	};
 	struct migrate_result result;
 

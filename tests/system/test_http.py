@@ -41,7 +41,7 @@ def test_counters_exist_before_the_first_event(inboxd, topic):
     scrape = inboxd.metrics()
     assert {name: scrape.get((f"inboxd_{name}_total", (("topic", topic),))) for name in of_topics} == \
         dict.fromkeys(of_topics, 0)
-    for kind in ("connection", "busy", "timeout", "resources", "read_only", "refused", "data", "other"):
+    for kind in ("connection", "busy", "timeout", "resources", "read_only", "refused", "stale", "data", "other"):
         assert scrape.has("inboxd_pg_errors_total", **{"class": kind})
 
 

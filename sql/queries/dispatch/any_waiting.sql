@@ -1,5 +1,6 @@
 -- Whether any message of these streams waits in the table: due, retried or parked.
 -- Caller: store/claims/waiting_rows.c, to find streams clean. Index: inbox_messages_due.
+-- Named: with any statistics its plan is this index.
 -- $1 topics, $2 partitions, $3 consumers. Back: one boolean a stream, in their order.
 -- During a backfill the answer is true: its next page must find the stream not clean (functions/backfill.sql).
 -- Not EXISTS for the messages: the planner could transform that into one scan of all waiting rows of the table.

@@ -1,6 +1,7 @@
 -- Whether inbox.complete() has completed rows (rule R8). Those without the name of their handler get it: a HOT update while
 -- the page has room. inbox.call_handler() writes the name itself, and rows that have it are only read.
 -- Caller: store/claims/settle.c. Index: inbox_messages_seq_key; no index changes.
+-- Named: with any statistics its plan is this index.
 -- $1 own id, $2 seqs, $3 the delivery count all of them have, $4 the handler that had all of them. Back: how many are
 -- completed under our claim. Only the update waits for a lock. A row that is completed and then replayed at this moment
 -- counts; the update checks the claim again and leaves it. CASE: as in settle_done.

@@ -4,6 +4,7 @@
 -- 0 = no, 1 = its lane is its key, 2 = its lane is its whole stream. $16: at least one row must be checked.
 -- $17: a consumer is being renamed. Then an event that has a row under the earlier name is a repeat, too (docs/adr/0040).
 -- Caller: store/batches/batch_writer.c. Index: inbox_messages_pkey (conflict), inbox_messages_by_key, inbox_messages_by_offset.
+-- Named: with any statistics its plans are these indexes.
 -- The arrays are unnested in the select list: in FROM each would be copied into a tuplestore first (2 us a row).
 -- One lookup per key starts at the highest offset, because the claimed rows of a hot key leave dead index entries at
 -- the low offsets. Not EXISTS: the planner may turn that into a lookup of every waiting row of the table.

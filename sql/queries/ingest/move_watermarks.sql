@@ -1,5 +1,6 @@
 -- Moves the watermarks past a batch, only from where the last batch left them (rule R1).
 -- Caller: store/batches/batch_writer.c, in the transaction that stores the batch. Index: inbox_offsets_pkey.
+-- Named: with any statistics its plan is this index.
 -- $1 own id, $2 topics, $3 partitions, $4 epochs, $5 expected, $6 next, $7 last offset stored,
 -- $8 its timestamp, $9 its digest, $10 generations, $11 the first offset of each, $12 topic ids.
 -- As many rows as partitions, or the batch is rolled back.

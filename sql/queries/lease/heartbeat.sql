@@ -2,6 +2,7 @@
 -- has to do for the others, and does nothing of it: whoever locks a row or a table of that work must not delay the lease.
 -- So it reads no other table.
 -- Caller: store/leases/instance.c, every third of a lease. Index: inbox_instances_pkey (small table).
+-- Named: it reads one small table.
 -- $1 id, $2 low_seq, $3 handlers, $4 low_claim, $5 low_rest, $6 stragglers, $7 lease in ms. A heartbeat that comes late, over a
 -- connection that was given up, has a lower low_rest, or the same and stragglers that are done: its stragglers do not
 -- belong to a higher one. No row back: this instance is fenced, its row is gone,

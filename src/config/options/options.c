@@ -31,6 +31,7 @@ static const char *const missing_id_words[] = { "coordinates", "reject", NULL };
 static const char *const no_yes_words[] = { "false", "true", NULL };
 static const char *const outbox_format_words[] = { "cloudevents", "structured", "plain", NULL };
 static const char *const outbox_producer_words[] = { "idempotent", "transactional", NULL };
+static const char *const prepare_words[] = { "never", "auto", "always", NULL };
 static const char *const level_words[] = { "debug", "info", "warn", "error", NULL };
 static const char *const format_words[] = { "logfmt", "json", NULL };
 
@@ -44,7 +45,8 @@ _Static_assert(LOG_DEBUG == 0 && LOG_ERROR == 3, "the order of the words");
 _Static_assert(sizeof(enum ordering) == sizeof(int) && sizeof(enum next_after) == sizeof(int) &&
 		       sizeof(enum log_level) == sizeof(int) &&
 		       sizeof(enum outbox_format) == sizeof(int) &&
-		       sizeof(enum outbox_producer) == sizeof(int),
+		       sizeof(enum outbox_producer) == sizeof(int) &&
+		       sizeof(enum prepare) == sizeof(int),
 	"enums are stored as int");
 
 /* clang-format off */
@@ -56,7 +58,7 @@ const struct section option_sections[] = {
 		"configuration property and is passed to librdkafka as it is written; "
 		"`bootstrap.servers` and `group.id` are required." },
 	{ "postgres", SECTION_OPEN, "libpq",
-		"Connection to the service's database. Every key is a libpq connection "
+		"Connection to the service's database. Every other key is a libpq connection "
 		"keyword and is passed to libpq as it is written. Without keys, libpq uses "
 		"its own defaults and the `PG*` variables.", true },
 	{ "ingest", SECTION_FIXED, NULL,
@@ -183,6 +185,12 @@ const struct option option_table[] = {
 		.help = "Topics to read. A name that starts with `^` is a regular "
 			"expression. Required, except with `outbox.enabled`: without topics the "
 			"sidecar only publishes events." },
+
+	{ "postgres", "prepare", OPTION_ENUM, .text = "auto", .words = prepare_words, AT(prepare),
+		.help = "Whether inboxd prepares its most frequent statements under names, so that "
+			"PostgreSQL parses and plans them once a connection. `auto`: unless there is a "
+			"connection pooler. `always` is for a pooler that supports prepared statements "
+			"(see *Connection poolers* in `deployment.md`)." },
 
 	{ "ingest", "batch_messages", OPTION_INT, .text = "2000", .min = 1, .max = 100000,
 		AT(ingest.batch_messages),

@@ -76,6 +76,7 @@ static const struct {
 	[PG_ERROR_SLOW] = { "dispatch_database_busy", WHEN_BACK },
 	[PG_ERROR_RESOURCES] = { "dispatch_database_full", WHEN_BACK },
 	[PG_ERROR_READ_ONLY] = { "dispatch_database_read_only", WHEN_BACK },
+	[PG_ERROR_STALE] = { "dispatch_database_busy", WHEN_BACK },
 	[PG_ERROR_REFUSED] = { "dispatch_database_refuses", BY_ROW },
 	[PG_ERROR_DATA] = { "dispatch_database_refuses", BY_ROW },
 	[PG_ERROR_OTHER] = { "dispatch_database_refuses", BY_ROW },
@@ -97,7 +98,7 @@ static void note_fault(struct table *table, const struct job *job)
 {
 	struct database_state *database = &table->database;
 	enum pg_error_class class = db_error_kind(&job->err);
-	bool busy = class == PG_ERROR_BUSY || class == PG_ERROR_SLOW;
+	bool busy = class == PG_ERROR_BUSY || class == PG_ERROR_SLOW || class == PG_ERROR_STALE;
 	const int64_t now_ms = clock_now_ms();
 	int64_t left_ms;
 

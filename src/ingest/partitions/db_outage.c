@@ -43,6 +43,7 @@ static const struct reaction {
 	[PG_ERROR_SLOW] = { "database_busy", "retry on this connection with half as many rows", 1000, false },
 	[PG_ERROR_RESOURCES] = { "database_full", "retry until the server has free resources", 10000, true },
 	[PG_ERROR_READ_ONLY] = { "database_read_only", "reconnect and look for the primary", 3000, true },
+	[PG_ERROR_STALE] = { "database_busy", "retry on this connection without prepared statements", 1000, false },
 	[PG_ERROR_REFUSED] = { "database_refuses", "retry until an operator has corrected it", 10000, true },
 	[PG_ERROR_DATA] = { "database_refuses", "retry; after three refusals row by row", 10000, true },
 	[PG_ERROR_OTHER] = { "database_refuses", "retry; after three refusals row by row", 10000, true },

@@ -25,6 +25,8 @@
  * must see what another transaction committed in the meantime. */
 #define BEGIN          "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
+#define GENERIC_PLANS  ", set_config('plan_cache_mode', 'force_generic_plan', true)"
+
 /* The state of the connection in the metric inboxd_pg_connections. */
 enum connection_state {
 	CONNECTION_CLOSED,
@@ -39,15 +41,28 @@ struct connection_gauge {
 	enum connection_state state;
 };
 
+/* How the statements of the transaction are planned (plan_cache_mode), as far as it is set. Named statements want generic
+ * plans, which are made once a connection. All others are planned for their parameters. */
+enum plans {
+	PLANS_NONE,  /* there is no transaction */
+	PLANS_UNSET, /* BEGIN is queued, the settings are not */
+	PLANS_CUSTOM,
+	PLANS_GENERIC,
+	PLANS_KINDS,
+};
+
 struct db {
 	struct pipeline *pipeline;
 	struct statements *statements;
 	struct connection_gauge gauge;
 	char *schema;
-	char settings[512]; /* the statement that sets the timeouts */
+	char settings[PLANS_KINDS][512]; /* the statements that set the timeouts, and how to plan */
 	int64_t timeout_ms;
 	bool user_functions;
+	enum prepare prepare;
 	bool savepoint; /* a savepoint exists in this transaction */
+	enum plans plans;
+	enum plans plans_before; /* when the savepoint was made */
 };
 
 static void gauge_add(struct connection_gauge *gauge, int n)
@@ -94,17 +109,22 @@ static void gauge_leave(struct connection_gauge *gauge)
  * seem to succeed: with row_security = off it fails. */
 static void write_settings(struct db *db, const struct db_options *options)
 {
-	int length = snprintf(db->settings, sizeof(db->settings),
+	char common[sizeof(db->settings[0]) - sizeof(GENERIC_PLANS)];
+	int length = snprintf(common, sizeof(common),
 		"SELECT set_config('idle_in_transaction_session_timeout', '%" PRId64 "', true),"
 		" set_config('statement_timeout', '%" PRId64 "', true)",
 		options->idle_timeout_ms, options->statement_timeout_ms);
 
 	if (!options->user_functions)
-		(void)snprintf(db->settings + length, sizeof(db->settings) - (size_t)length,
+		(void)snprintf(common + length, sizeof(common) - (size_t)length,
 			", set_config('lock_timeout', '%" PRId64 "', true),"
 			" set_config('enable_seqscan', 'off', true), set_config('jit', 'off', "
 			"true), set_config('row_security', 'off', true)",
 			options->lock_timeout_ms);
+	(void)snprintf(
+		db->settings[PLANS_CUSTOM], sizeof(db->settings[PLANS_CUSTOM]), "%s", common);
+	(void)snprintf(db->settings[PLANS_GENERIC], sizeof(db->settings[PLANS_GENERIC]),
+		"%s" GENERIC_PLANS, common);
 }
 
 /* How long the client waits for an answer. */
@@ -130,6 +150,7 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 		return err_memory(err);
 	write_settings(db, options);
 	db->user_functions = options->user_functions;
+	db->prepare = options->user_functions ? PREPARE_NEVER : options->prepare;
 	gauge_enter(&db->gauge, options->metrics);
 	db->timeout_ms = answer_timeout_ms(options);
 	db->schema = strdup(options->schema);
@@ -177,10 +198,40 @@ static int run_pipeline(struct db *db, struct err *err)
 	return r;
 }
 
+/* Queues a statement that has no parameters, no rows and no name. */
+static int queue_plain(struct db *db, const char *sql, struct err *err)
+{
+	const struct statement statement = { .sql = sql };
+
+	return pipeline_queue(db->pipeline, &statement, NULL, NULL, err);
+}
+
+/* Statements get names if the session is that of this connection alone. A pooler shows another process id than that of the
+ * session. A server that refuses to say its process id is treated as a pooler. */
+static int find_pooler(struct db *db, struct err *err)
+{
+	static const struct statement ask = { .sql = "SELECT pg_backend_pid()" };
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = pipeline_queue(db->pipeline, &ask, NULL, &rows, err);
+
+	if (r == 0)
+		r = run_pipeline(db, err);
+	if (r != 0)
+		return db_is_open(db) ? 0 : r;
+	if (rows_count(rows) == 1 && pipeline_is_process(db->pipeline, rows_int(rows, 0, 0)))
+		pipeline_name_statements(db->pipeline);
+	return 0;
+}
+
 int db_open(struct db *db, struct err *err)
 {
+	bool was_open = db_is_open(db);
 	int r = pipeline_open(db->pipeline, err);
 
+	if (r == 0 && !was_open && db->prepare == PREPARE_ALWAYS)
+		pipeline_name_statements(db->pipeline);
+	if (r == 0 && !was_open && db->prepare == PREPARE_AUTO)
+		r = find_pooler(db, err);
 	note_state(db);
 	return r;
 }
@@ -189,6 +240,7 @@ void db_close(struct db *db)
 {
 	pipeline_close(db->pipeline);
 	db->savepoint = false;
+	db->plans = PLANS_NONE;
 	note_state(db);
 }
 
@@ -257,9 +309,9 @@ const char *db_error_class(const struct err *err)
 static void end_transaction(struct db *db)
 {
 	db->savepoint = false;
+	db->plans = PLANS_NONE;
 	if (db_is_open(db) && pipeline_transaction(db->pipeline) != PIPELINE_IDLE &&
-		(pipeline_queue(db->pipeline, "ROLLBACK", NULL, NULL, NULL) != 0 ||
-			run_pipeline(db, NULL) != 0))
+		(queue_plain(db, "ROLLBACK", NULL) != 0 || run_pipeline(db, NULL) != 0))
 		pipeline_close(db->pipeline);
 	note_state(db);
 }
@@ -274,26 +326,58 @@ static int after_pipeline(struct db *db, int r, const struct err *err)
 	return r;
 }
 
+/* The settings precede the first statement. A later statement that is to be planned
+ * differently changes only that. */
+static int queue_plans(struct db *db, bool named, struct err *err)
+{
+	static const char *const changes[PLANS_KINDS] = {
+		[PLANS_CUSTOM] = "SELECT set_config('plan_cache_mode', 'auto', true)",
+		[PLANS_GENERIC] =
+			"SELECT set_config('plan_cache_mode', 'force_generic_plan', true)",
+	};
+	enum plans plans = named && pipeline_names(db->pipeline) ? PLANS_GENERIC : PLANS_CUSTOM;
+	const struct statement statement = {
+		.sql = db->plans == PLANS_UNSET ? db->settings[plans] : changes[plans],
+		.named = true,
+	};
+
+	if (db->plans == plans)
+		return 0;
+	db->plans = plans;
+	return pipeline_queue(db->pipeline, &statement, NULL, NULL, err);
+}
+
+/* For what follows db_begin() and is no statement of sql/queries. */
+static int ensure_settings(struct db *db, struct err *err)
+{
+	return db->plans == PLANS_UNSET ? queue_plans(db, false, err) : 0;
+}
+
 int db_begin(struct db *db, struct err *err)
 {
 	int r = 0;
 
 	db->savepoint = false;
+	db->plans = PLANS_UNSET;
 	if (db->user_functions)
-		r = pipeline_queue(db->pipeline, "RESET ALL", NULL, NULL, err);
+		r = queue_plain(db, "RESET ALL", err);
 	if (r == 0)
-		r = pipeline_queue(db->pipeline, BEGIN, NULL, NULL, err);
-	if (r == 0)
-		r = pipeline_queue(db->pipeline, db->settings, NULL, NULL, err);
+		r = queue_plain(db, BEGIN, err);
 	return after_pipeline(db, r, err);
 }
 
 int db_queue(struct db *db, enum query query, const struct params *params, struct rows **rows,
 	struct err *err)
 {
-	const char *sql = statements_text(db->statements, query);
+	const struct statement statement = {
+		.sql = statements_text(db->statements, query),
+		.named = statements_may_be_named(query),
+	};
+	int r = queue_plans(db, statement.named, err);
 
-	return after_pipeline(db, pipeline_queue(db->pipeline, sql, params, rows, err), err);
+	if (r == 0)
+		r = pipeline_queue(db->pipeline, &statement, params, rows, err);
+	return after_pipeline(db, r, err);
 }
 
 int db_step(struct db *db, enum query query, const struct params *params, struct rows **rows,
@@ -339,25 +423,28 @@ int db_receive(struct db *db, struct err *err)
 
 int db_savepoint(struct db *db, struct err *err)
 {
-	int r = 0;
+	int r = ensure_settings(db, err);
 
 	/* only one at a time: the previous one protected rows that were written successfully */
-	if (db->savepoint)
-		r = pipeline_queue(db->pipeline, "RELEASE SAVEPOINT inboxd", NULL, NULL, err);
+	if (r == 0 && db->savepoint)
+		r = queue_plain(db, "RELEASE SAVEPOINT inboxd", err);
 	if (r == 0)
-		r = pipeline_queue(db->pipeline, "SAVEPOINT inboxd", NULL, NULL, err);
+		r = queue_plain(db, "SAVEPOINT inboxd", err);
 	if (r != 0) {
 		end_transaction(db);
 		return r;
 	}
 	db->savepoint = true;
+	db->plans_before = db->plans;
 	return 0;
 }
 
 int db_rollback_to_savepoint(struct db *db, struct err *err)
 {
-	int r = pipeline_queue(db->pipeline, "ROLLBACK TO SAVEPOINT inboxd", NULL, NULL, err);
+	int r = queue_plain(db, "ROLLBACK TO SAVEPOINT inboxd", err);
 
+	/* this also takes back what was set since the savepoint */
+	db->plans = db->plans_before;
 	if (r == 0)
 		r = run_pipeline(db, err);
 	if (r != 0)
@@ -389,10 +476,11 @@ int db_commit(struct db *db, struct err *err)
 	int r = was_open ? refuse_failed(db, err) : 0;
 
 	db->savepoint = false;
+	db->plans = PLANS_NONE;
 	if (FAULT_ERROR("error_before_commit"))
 		pipeline_close(db->pipeline);
 	if (r == 0)
-		r = pipeline_queue(db->pipeline, "COMMIT", NULL, NULL, err);
+		r = queue_plain(db, "COMMIT", err);
 	if (r == 0)
 		r = run_pipeline(db, err);
 	if (r == 0 && !FAULT_ERROR("error_after_commit"))
@@ -413,6 +501,7 @@ int db_commit_ahead(struct db *db, struct err *err)
 	int r = was_open ? refuse_failed(db, err) : 0;
 
 	db->savepoint = false;
+	db->plans = PLANS_NONE;
 	if (FAULT_ERROR("error_before_commit"))
 		pipeline_close(db->pipeline);
 	if (r == 0)
@@ -443,8 +532,8 @@ void db_rollback(struct db *db)
 	end_transaction(db);
 }
 
-int db_run(struct db *db, enum query query, const struct params *params, struct rows **rows,
-	struct err *err)
+static int run_once(struct db *db, enum query query, const struct params *params,
+	struct rows **rows, struct err *err)
 {
 	int r = db_begin(db, err);
 
@@ -455,6 +544,18 @@ int db_run(struct db *db, enum query query, const struct params *params, struct 
 	return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
 }
 
+int db_run(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err)
+{
+	bool named = pipeline_names(db->pipeline);
+	int r = run_once(db, query, params, rows, err);
+
+	/* nothing was committed, and the statement has no name any more */
+	if (r == FAULT_DATABASE && named && db_is_open(db) && !pipeline_names(db->pipeline))
+		r = run_once(db, query, params, rows, err);
+	return r;
+}
+
 int db_script(struct db *db, const char *sql, struct err *err)
 {
 	struct buf text = BUF_INIT;
@@ -462,7 +563,9 @@ int db_script(struct db *db, const char *sql, struct err *err)
 	int r;
 
 	/* the script must not overtake queued statements such as BEGIN */
-	r = run_pipeline(db, err);
+	r = ensure_settings(db, err);
+	if (r == 0)
+		r = run_pipeline(db, err);
 	if (r != 0)
 		return after_pipeline(db, r, err);
 	inside = pipeline_transaction(db->pipeline) != PIPELINE_IDLE;

@@ -3,7 +3,8 @@
  * binary arrays, a transaction is sent as a pipeline, and every wait has a deadline.
  *
  * Correctness never depends on session state (rule R19), so that a pooler may sit in between:
- * statements are unnamed, and settings are local to their transaction. Every transaction sets its
+ * settings are local to their transaction, and if the session does not know a named statement, the
+ * transaction fails as a whole and is repeated with unnamed ones (PG_ERROR_STALE). Every transaction sets its
  * own lock_timeout, idle_in_transaction_session_timeout and statement_timeout.
  *
  * A fault is FAULT_DATABASE. err->state is the SQLSTATE, or "" when the connection itself failed.
@@ -39,6 +40,9 @@ struct db_options {
 	 * and the database have them, what such a function has set for the session (SET) is reset
 	 * before the next transaction, and the client waits for two statement timeouts. */
 	bool user_functions;
+	/* Whether statements are prepared under names. Never with user_functions: named statements are executed with
+	 * generic plans, and plan_cache_mode concerns those functions, too. */
+	enum prepare prepare;
 };
 
 int db_new(struct db **out, const struct db_options *options, struct err *err);
@@ -81,7 +85,7 @@ enum query;
  * Runs one statement in its own transaction: BEGIN, settings, statement and COMMIT in one pipeline.
  * `rows` (may be NULL) is filled on success only; an earlier content is freed first. `params` may
  * be NULL. After a fault that closed the connection it is unknown whether the statement was
- * committed.
+ * committed. A fault of the class PG_ERROR_STALE is repeated here, once.
  */
 int db_run(struct db *db, enum query query, const struct params *params, struct rows **rows,
 	struct err *err);
@@ -99,7 +103,7 @@ int db_step(struct db *db, enum query query, const struct params *params, struct
 	struct err *err);
 /* Queues a statement without sending it. The next db_step() or db_commit() checks its result and
  * fills `rows`, which must exist until then. At most 64 statements may be queued, with the two of
- * db_begin() and that of db_commit(). */
+ * db_begin() and that of db_commit(); statements that set the plan_cache_mode do not count. */
 int db_queue(struct db *db, enum query query, const struct params *params, struct rows **rows,
 	struct err *err);
 /* Sends the queued statements and waits for their results. */

@@ -11,7 +11,10 @@ static const struct {
 	const char *start;
 	enum pg_error_class class;
 } states[] = {
-	{ "08", PG_ERROR_LOST }, /* connection exceptions */
+	{ "26000",
+		PG_ERROR_STALE }, /* no statement of this name; pipeline.h: 0A000 of a named one */
+	{ "42P05", PG_ERROR_STALE }, /* another one has this name */
+	{ "08", PG_ERROR_LOST },     /* connection exceptions */
 	{ "25P03",
 		PG_ERROR_LOST }, /* idle too long in a transaction: the server ended the session */
 	{ "25P04", PG_ERROR_LOST }, /* transaction_timeout: likewise */
@@ -53,6 +56,7 @@ const char *pg_error_class_name(enum pg_error_class class)
 		[PG_ERROR_RESOURCES] = "resources",
 		[PG_ERROR_READ_ONLY] = "read_only",
 		[PG_ERROR_REFUSED] = "refused",
+		[PG_ERROR_STALE] = "stale",
 		[PG_ERROR_DATA] = "data",
 		[PG_ERROR_OTHER] = "other",
 	};

@@ -14,6 +14,8 @@ enum pg_error_class {
 	PG_ERROR_READ_ONLY, /* a standby: another connection may find the primary */
 	/* user, database, privileges or missing tables: an operator must correct it */
 	PG_ERROR_REFUSED,
+	/* a named statement is not what the client prepared: repeat the transaction, unnamed now */
+	PG_ERROR_STALE,
 	PG_ERROR_DATA, /* values or limits of single rows: continue without the row */
 	PG_ERROR_OTHER,
 	PG_ERROR_KINDS

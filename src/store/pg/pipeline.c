@@ -15,18 +15,29 @@
 #include "base/time/clock.h"
 #include "store/pg/connect/connect.h"
 #include "store/pg/pg_error_class.h"
+#include "store/pg/prepared.h"
 #include "store/pg/wire.h"
 
-#define MAX_QUEUED     64
+#define MAX_QUEUED     96
 #define STATEMENT_MOST (1000U << 20) /* the protocol limit is 1 GiB */
+
+/* A statement of the pipeline. */
+struct slot {
+	struct rows **wanted;
+	PGresult *result;
+	struct prepared_statement *prepared; /* NULL = it has no name */
+	bool parsing;                        /* the next result is that of its Parse */
+	bool commits;
+};
 
 struct pipeline {
 	PGconn *conn; /* NULL = closed */
 	struct wake interrupt;
 	const struct settings *settings;
 	char *application;
-	struct rows **wanted[MAX_QUEUED]; /* one per statement of the pipeline */
-	PGresult *results[MAX_QUEUED];
+	struct prepared prepared;
+	bool names; /* statements that may have a name get one */
+	struct slot slots[MAX_QUEUED];
 	size_t queued;
 	size_t received;
 	/* The pipeline that was sent. */
@@ -97,9 +108,10 @@ int pipeline_open(struct pipeline *pipeline, struct err *err)
 static void clear_pipeline(struct pipeline *pipeline)
 {
 	for (size_t i = 0; i < pipeline->queued; i++) {
-		PQclear(pipeline->results[i]);
-		pipeline->results[i] = NULL;
+		PQclear(pipeline->slots[i].result);
+		pipeline->slots[i].result = NULL;
 	}
+	prepared_pipeline_ended(&pipeline->prepared);
 	pipeline->queued = 0;
 	pipeline->received = 0;
 	pipeline->said = (struct err)ERR_INIT;
@@ -110,6 +122,8 @@ static void clear_pipeline(struct pipeline *pipeline)
 void pipeline_close(struct pipeline *pipeline)
 {
 	clear_pipeline(pipeline);
+	prepared_forget(&pipeline->prepared);
+	pipeline->names = false;
 	pipeline->ahead = false;
 	pipeline->said_ahead = (struct err)ERR_INIT;
 	PQfinish(pipeline->conn);
@@ -119,6 +133,21 @@ void pipeline_close(struct pipeline *pipeline)
 bool pipeline_is_open(const struct pipeline *pipeline)
 {
 	return pipeline->conn != NULL;
+}
+
+void pipeline_name_statements(struct pipeline *pipeline)
+{
+	pipeline->names = pipeline->conn != NULL;
+}
+
+bool pipeline_names(const struct pipeline *pipeline)
+{
+	return pipeline->names;
+}
+
+bool pipeline_is_process(const struct pipeline *pipeline, int64_t pid)
+{
+	return pipeline->conn != NULL && PQbackendPID(pipeline->conn) == pid;
 }
 
 void pipeline_interrupt(struct pipeline *pipeline)
@@ -178,61 +207,141 @@ static int too_large(size_t bytes, struct err *err)
 	return FAULT_DATABASE;
 }
 
-int pipeline_queue(struct pipeline *pipeline, const char *sql, const struct params *params,
-	struct rows **rows, struct err *err)
-{
-	const char *values[PARAMS_MAX];
-	size_t bytes = 0;
+/* The parameters as libpq wants them. */
+struct values {
+	const char *data[PARAMS_MAX];
 	int lengths[PARAMS_MAX];
 	int formats[PARAMS_MAX];
-	int count = params == NULL ? 0 : params->count;
+	int count;
+};
 
-	if (pipeline_ready(pipeline, err) != 0)
-		return FAULT_DATABASE;
-	if (pipeline->queued == MAX_QUEUED)
-		return err_set(err, FAULT_INTERNAL, "more than %d statements queued", MAX_QUEUED);
+static int fill_values(struct values *values, const struct params *params, struct err *err)
+{
+	size_t bytes = 0;
+
+	values->count = params == NULL ? 0 : params->count;
 	if (params != NULL && !params_ok(params))
 		return err_memory(err);
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < values->count; i++) {
 		/* libpq needs an address for an empty value, and NULL for NULL */
 		const char *data = params->values[i].length == 0 ? "" : params->values[i].data;
 
-		values[i] = params->nulls[i] ? NULL : data;
-		lengths[i] = (int)params->values[i].length;
-		formats[i] = 1;
+		values->data[i] = params->nulls[i] ? NULL : data;
+		values->lengths[i] = (int)params->values[i].length;
+		values->formats[i] = 1;
 		bytes += params->values[i].length;
 	}
-	if (bytes > STATEMENT_MOST)
-		return too_large(bytes, err);
-	if (PQsendQueryParams(pipeline->conn, sql, count, count == 0 ? NULL : params->types, values,
-		    lengths, formats, 1) != 1) {
+	return bytes > STATEMENT_MOST ? too_large(bytes, err) : 0;
+}
+
+/* Sends the Parse of a named statement unless the server has executed it, or will, before the statement. */
+static bool send_parse(PGconn *conn, struct slot *slot)
+{
+	struct prepared_statement *prepared = slot->prepared;
+
+	if (prepared->state != PREPARED_NOT)
+		return true;
+	slot->parsing = true;
+	prepared->state = PREPARED_SENT;
+	return PQsendPrepare(
+		       conn, prepared->name, prepared->sql, prepared->count, prepared->types) == 1;
+}
+
+int pipeline_queue(struct pipeline *pipeline, const struct statement *statement,
+	const struct params *params, struct rows **rows, struct err *err)
+{
+	struct slot slot = { .wanted = rows, .commits = strcmp(statement->sql, "COMMIT") == 0 };
+	struct values values;
+	bool sent;
+	int r = pipeline_ready(pipeline, err);
+
+	if (r != 0)
+		return r;
+	if (pipeline->queued == MAX_QUEUED)
+		return err_set(err, FAULT_INTERNAL, "more than %d statements queued", MAX_QUEUED);
+	r = fill_values(&values, params, err);
+	if (r != 0)
+		return r;
+	if (statement->named && pipeline->names)
+		slot.prepared = prepared_find(&pipeline->prepared, statement->sql, params);
+	if (slot.prepared == NULL)
+		sent = PQsendQueryParams(pipeline->conn, statement->sql, values.count,
+			       values.count == 0 ? NULL : params->types, values.data,
+			       values.lengths, values.formats, 1) == 1;
+	else
+		sent = send_parse(pipeline->conn, &slot) &&
+		       PQsendQueryPrepared(pipeline->conn, slot.prepared->name, values.count,
+			       values.data, values.lengths, values.formats, 1) == 1;
+	if (!sent) {
 		(void)wire_fault(pipeline, err);
 		return lose(pipeline, err);
 	}
-	pipeline->wanted[pipeline->queued++] = rows;
+	pipeline->slots[pipeline->queued++] = slot;
 	return 0;
+}
+
+/* Notes the first fault in the results. */
+static void note_fault(
+	struct pipeline *pipeline, PGresult *result, const struct slot *slot, struct err *said)
+{
+	if (said->fault != 0)
+		return;
+	/* a failed transaction is rolled back by COMMIT, without an error */
+	if (slot->commits && PQresultStatus(result) == PGRES_COMMAND_OK &&
+		strcmp(PQcmdStatus(result), "COMMIT") != 0) {
+		(void)err_set(said, FAULT_DATABASE, "PostgreSQL rolled the transaction back");
+		(void)snprintf(said->state, sizeof(said->state), "40000");
+	}
+	if (PQresultStatus(result) != PGRES_FATAL_ERROR)
+		return;
+	(void)wire_error(result, said);
+	if (slot->prepared != NULL && strcmp(said->state, "0A000") == 0)
+		(void)snprintf(said->state, sizeof(said->state), "26000");
+	if (pg_error_class_of(said->state) == PG_ERROR_STALE)
+		pipeline->names = false;
 }
 
 /* Takes a result of the statement that was sent ahead. False when the result belongs to the
  * pipeline. */
 static bool take_ahead(struct pipeline *pipeline, PGresult *result)
 {
+	static const struct slot commit = { .commits = true };
 	const ExecStatusType status = PQresultStatus(result);
 
 	if (!pipeline->ahead)
 		return false;
 	if (status == PGRES_PIPELINE_SYNC)
 		pipeline->ahead = false;
-	else if (status == PGRES_FATAL_ERROR && pipeline->said_ahead.fault == 0)
-		(void)wire_error(result, &pipeline->said_ahead);
+	else
+		note_fault(pipeline, result, &commit, &pipeline->said_ahead);
 	PQclear(result);
 	return true;
+}
+
+/* Keeps the result of the next statement, or of its Parse. What a Parse answers has no command tag. */
+static void take_result(struct pipeline *pipeline, PGresult *result)
+{
+	static const struct slot nothing = { .wanted = NULL };
+	struct slot *slot =
+		pipeline->received < pipeline->queued ? &pipeline->slots[pipeline->received] : NULL;
+
+	note_fault(pipeline, result, slot == NULL ? &nothing : slot, &pipeline->said);
+	if (slot != NULL && slot->parsing) {
+		slot->parsing = false;
+		if (PQresultStatus(result) == PGRES_COMMAND_OK && PQcmdStatus(result)[0] == '\0')
+			slot->prepared->state = PREPARED_DONE;
+		PQclear(result);
+	} else if (slot != NULL) {
+		slot->result = result;
+		pipeline->received++;
+	} else {
+		PQclear(result);
+	}
 }
 
 /* Reads the results that have arrived. True when the pipeline is complete. */
 static bool take_results(struct pipeline *pipeline)
 {
-	struct err *said = &pipeline->said;
 	int nothing = 0;
 
 	while (!pipeline->complete && PQisBusy(pipeline->conn) == 0 && nothing < 2) {
@@ -249,12 +358,8 @@ static bool take_results(struct pipeline *pipeline)
 			break;
 		}
 		nothing = result == NULL ? nothing + 1 : 0;
-		if (status == PGRES_FATAL_ERROR && said->fault == 0)
-			(void)wire_error(result, said);
-		if (result != NULL && pipeline->received < pipeline->queued)
-			pipeline->results[pipeline->received++] = result;
-		else
-			PQclear(result);
+		if (result != NULL)
+			take_result(pipeline, result);
 	}
 	return pipeline->complete;
 }
@@ -306,11 +411,13 @@ static int end_pipeline(struct pipeline *pipeline, struct err *err)
 	if (said.fault != 0 && err != NULL)
 		*err = said;
 	for (size_t i = 0; said.fault == 0 && i < pipeline->received; i++) {
-		if (pipeline->wanted[i] == NULL)
+		struct slot *slot = &pipeline->slots[i];
+
+		if (slot->wanted == NULL)
 			continue;
-		rows_free(*pipeline->wanted[i]);
-		*pipeline->wanted[i] = rows_of_result(pipeline->results[i]);
-		pipeline->results[i] = NULL;
+		rows_free(*slot->wanted);
+		*slot->wanted = rows_of_result(slot->result);
+		slot->result = NULL;
 	}
 	clear_pipeline(pipeline);
 	return said.fault;

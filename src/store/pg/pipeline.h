@@ -36,11 +36,28 @@ bool pipeline_is_open(const struct pipeline *pipeline);
 /* Any thread. Ends the wait in progress, or otherwise the next wait. */
 void pipeline_interrupt(struct pipeline *pipeline);
 
+/*
+ * Whether the statements that may have a name get one on this connection, until it is closed. After a statement that the
+ * server does not know under its name, or cannot execute any more as it was prepared, none has a name any more. The
+ * SQLSTATE of that fault is of the class PG_ERROR_STALE: 0A000 of a named statement becomes 26000. The transaction must
+ * then be repeated as a whole.
+ */
+void pipeline_name_statements(struct pipeline *pipeline);
+bool pipeline_names(const struct pipeline *pipeline);
+/* True when the process that libpq could cancel is the one with this process id: no pooler is in between. */
+bool pipeline_is_process(const struct pipeline *pipeline, int64_t pid);
+
+struct statement {
+	const char *sql;
+	bool named; /* may have a name; `sql` must then exist as long as the pipeline */
+};
+
 /* Queues a statement. `rows` (may be NULL) is filled when the whole pipeline was received without a
  * fault. `params` (may be NULL) is copied. A statement of 1000 MiB or more is a fault with SQLSTATE
- * 54000, like a value that is too large; nothing is sent then. */
-int pipeline_queue(struct pipeline *pipeline, const char *sql, const struct params *params,
-	struct rows **rows, struct err *err);
+ * 54000, like a value that is too large; nothing is sent then. A COMMIT that the server answers with a rollback is a fault
+ * with SQLSTATE 40000. */
+int pipeline_queue(struct pipeline *pipeline, const struct statement *statement,
+	const struct params *params, struct rows **rows, struct err *err);
 /* Sends the queued statements and waits for all results, at most timeout_ms. The first statement
  * that fails is the fault; the server skips the rest of the pipeline. */
 int pipeline_run(struct pipeline *pipeline, int64_t timeout_ms, struct err *err);

@@ -4,7 +4,6 @@
 #include "store/pg/statements.h"
 
 #include <ctype.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,4 +117,9 @@ void statements_free(struct statements *statements)
 const char *statements_text(const struct statements *statements, enum query query)
 {
 	return statements->texts[query];
+}
+
+bool statements_may_be_named(enum query query)
+{
+	return query_texts[query].named;
 }

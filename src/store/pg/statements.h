@@ -6,6 +6,8 @@
 #ifndef STORE_PG_STATEMENTS_H
 #define STORE_PG_STATEMENTS_H
 
+#include <stdbool.h>
+
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -19,6 +21,8 @@ void statements_free(struct statements *statements);
 DEFINE_CLEANUP(struct statements *, statements_free);
 /* Borrowed as long as the statements exist. */
 const char *statements_text(const struct statements *statements, enum query query);
+/* True when its file says `-- Named:`, because no generic plan of it can become bad (docs/adr/0042). */
+bool statements_may_be_named(enum query query);
 
 /* Appends `name` as a quoted identifier. */
 void schema_quote(struct buf *out, const char *name);
