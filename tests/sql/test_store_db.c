@@ -197,11 +197,12 @@ static void rows_and_params_carry_every_type(void **state)
 		1);
 }
 
-/* The last two parameters of a heartbeat. */
+/* The last three parameters of a heartbeat. */
 static void add_bounds(struct params *params)
 {
 	params_bigint(params, 1);
 	(void)params_array(params, ARRAY_BIGINT);
+	params_bigint(params, 15000);
 }
 
 static void a_failed_transaction_leaves_the_connection_usable(void **state)

@@ -11,8 +11,7 @@ static const struct {
 	const char *start;
 	enum pg_error_class class;
 } states[] = {
-	{ "26000",
-		PG_ERROR_STALE }, /* no statement of this name; pipeline.h: 0A000 of a named one */
+	{ "26000", PG_ERROR_STALE }, /* no statement has this name; see also pipeline.h */
 	{ "42P05", PG_ERROR_STALE }, /* another one has this name */
 	{ "08", PG_ERROR_LOST },     /* connection exceptions */
 	{ "25P03",
