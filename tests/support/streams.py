@@ -95,8 +95,9 @@ class Streams:
 
     def producer(self):
         if self._producer is None:
+            # flush() does not wait for linger.ms: the records of one partition that produce_many() writes are one batch
             self._producer = Producer({"bootstrap.servers": self.kafka.bootstrap,
-                                       "linger.ms": 2, "acks": "all", "log_level": 2,
+                                       "linger.ms": 100, "acks": "all", "log_level": 2,
                                        "message.max.bytes": 33554432,
                                        "queue.buffering.max.messages": 500000})
         return self._producer
