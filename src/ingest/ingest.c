@@ -36,7 +36,7 @@
 #define FETCH_LOG_MS      60000
 #define OPEN_LOG_MS       60000
 #define OPEN_LOG_LINES    10
-/* ingest.batch_wait is divided by this: the maximum wait for one more record */
+/* ingest.batch_wait is divided by this: the maximum wait for one more record that is likely */
 #define GAPS              5
 /* batches are sent one behind the other for so long; then the other steps run */
 #define FOLLOW_MS         200
@@ -126,6 +126,7 @@ static void init_parts(struct ingest *ingest, const struct ingest_options *optio
 		(struct fault_log_limit)LIMIT_INIT(OPEN_LOG_LINES, OPEN_LOG_MS);
 	ingest->observer.fetch.limit = (struct fault_log_limit)LIMIT_INIT(1, FETCH_LOG_MS);
 	ingest->outage.reconnects = metrics_get(options->metrics, METER_PG_RECONNECTS, NULL, NULL);
+	rate_init(&ingest->round.rate, options->config->ingest.batch_wait);
 	handover_queue_init(&ingest->handovers);
 	STAILQ_INIT(&ingest->acquisitions.list);
 	background_queries_init(&ingest->queries);
@@ -271,6 +272,7 @@ static bool collect_one(struct ingest *ingest, int timeout_ms)
 		collect_partition_end(ingest, record);
 	else if (polled == CONSUMER_RECORD)
 		r = collect_record(ingest, record, &err);
+	ingest->round.collected += polled == CONSUMER_RECORD;
 	/* the log is not the one that was stored: its start offset must be decided again */
 	if (polled == CONSUMER_RECORD && r == COLLECT_RECREATED)
 		flow_stop(ingest,
@@ -287,17 +289,36 @@ static bool needs_others(const struct ingest *ingest)
 		&ingest->storing.refused, ingest->storing.batch.row_count);
 }
 
-/* How long to wait for one more record, in ms. A batch that can be stored waits only a part of batch_wait for each
- * record, so that a single record is not delayed by records that do not come. Rounded up: rounding down would poll in
- * a busy loop during the last millisecond. */
+/* The maximum wait for one more record of a batch that can be stored. It is a part of batch_wait, so that the last record
+ * of several is not delayed by records that do not come. Where not even one record is expected within batch_wait, the
+ * batch takes only what is fetched already. */
+static int64_t gap_us(const struct ingest *ingest, int64_t now_us)
+{
+	int64_t wait_ms = ingest->options.config->ingest.batch_wait;
+
+	if (rate_expected(&ingest->round.rate, now_us / 1000, wait_ms) == 0)
+		return 0;
+	return wait_ms * 1000 / GAPS;
+}
+
+/* How long to wait for one more record, in ms. Rounded up: rounding down would poll in a busy loop during the last
+ * millisecond. */
 static int poll_ms(const struct ingest *ingest, int64_t began_us, int64_t now_us)
 {
 	int64_t left_us = collect_until(ingest, began_us) - now_us;
-	int64_t gap_us = ingest->options.config->ingest.batch_wait * 1000 / GAPS;
+	int64_t most_us = left_us;
 
-	if (may_store(ingest) && !needs_others(ingest) && gap_us < left_us)
-		left_us = gap_us;
+	if (may_store(ingest) && !needs_others(ingest))
+		most_us = gap_us(ingest, now_us);
+	if (most_us < left_us)
+		left_us = most_us;
 	return left_us <= 0 ? 0 : (int)((left_us + 999) / 1000);
+}
+
+static void note_rate(struct ingest *ingest, int64_t now_us)
+{
+	rate_add(&ingest->round.rate, now_us / 1000, ingest->round.collected);
+	ingest->round.collected = 0;
 }
 
 /* Polls until the batch is full or due. It also polls while nothing may flow, because polling keeps
@@ -314,6 +335,7 @@ static void collect(struct ingest *ingest)
 		arrived = collect_one(ingest, poll_ms(ingest, began_us, now_us));
 		ingest->round.idle = !arrived && may_store(ingest) && !needs_others(ingest);
 		now_us = clock_now_us();
+		note_rate(ingest, now_us);
 	} while (!ingest->round.changed && !ingest->round.idle && !is_stopping(ingest) &&
 		 !collect_is_full(ingest) && now_us < collect_until(ingest, began_us));
 	recheck_partitions(ingest);

@@ -17,6 +17,7 @@
 #include "base/outage_log.h"
 #include "base/text/digest.h"
 #include "base/threads/thread.h"
+#include "base/time/rate.h"
 #include "ingest/batch/refused_batches.h"
 #include "ingest/fault_log_limit.h"
 #include "ingest/ingest.h"
@@ -45,6 +46,8 @@ struct round {
 	bool closing; /* the last offsets are committed; the group is being left */
 	unsigned resets_seen;
 	int64_t peek_at_ms;
+	int64_t collected; /* records that are not in `rate` yet */
+	struct rate rate;  /* of records, in waits of ingest.batch_wait */
 };
 
 /* batch/collect.c: turns records into messages; scratch memory and prepared rules. */

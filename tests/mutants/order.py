@@ -14,6 +14,8 @@ CLAIMED = "unit/test_claim_results.c::"
 ARRIVALS = "faults/test_arrivals.py::"
 HANDOVER = "system/test_handover.py::"
 HOT = "system/test_hot_keys.py::"
+RATE = "unit/test_rate.c::"
+BATCHING = "unit/test_settle_batching.c::"
 OVERTAKES = ARRIVALS + "test_a_claim_does_not_overtake_a_batch_between_its_commit_and_the_queue"
 
 MUTANTS = [
@@ -270,4 +272,21 @@ MUTANTS = [
     mutant("R25", "a hot key is claimed again when it is empty",
            edit("src/dispatch/order/lanes.c", "lane->count <= lane->filled / 2", "lane->count == 0"),
            tests=[LANES + "a_hot_lane_is_claimed_again_when_half_of_it_is_left"]),
+    # R33
+    mutant("R33", "a record waits for others that do not come",
+           edit("src/ingest/ingest.c", "(&ingest->round.rate, now_us / 1000, wait_ms) == 0)", "(&ingest->round.rate, now_us / 1000, wait_ms) < 0)"),
+           tests=["system/test_ingest.py::test_a_record_waits_for_others_only_while_these_are_likely"]),
+    mutant("R33", "a record never waits for others",
+           edit("src/ingest/ingest.c", "(&ingest->round.rate, now_us / 1000, wait_ms) == 0)", "(&ingest->round.rate, now_us / 1000, wait_ms) >= 0)"),
+           tests=["system/test_ingest.py::test_a_record_waits_for_others_only_while_these_are_likely"]),
+    mutant("R33", "the rate does not forget",
+           edit("src/base/time/rate.c", "if (span_ms == 0 || age_ms >= span_ms * 2)", "if (span_ms == 0)"),
+           edit("src/base/time/rate.c", "recent = age_ms < span_ms ?", "recent = age_ms >= span_ms ? rate->count : age_ms < span_ms ?"),
+           tests=[RATE + "after_a_silence_the_first_ones_are_alone"]),
+    mutant("R33", "a verdict waits for others that do not come",
+           edit("src/dispatch/table/settle/settle_batching.c", "|| coming == 0", "|| coming < 0"),
+           tests=[BATCHING + "a_verdict_does_not_wait_for_others_that_do_not_come"]),
+    mutant("R33", "a verdict that somebody waits for waits for others",
+           edit("src/dispatch/table/settle/settle_batching.c", "(batching->prompt && coming < SETTLE_BATCH_MANY)", "(batching->prompt && coming < 0)"),
+           tests=[BATCHING + "a_verdict_that_somebody_waits_for_waits_only_at_full_speed"]),
 ]

@@ -26,11 +26,18 @@ def test_messages_are_stored_without_a_handler(inboxd, streams, topic, inbox):
     inbox.wait_stored(3)
 
 
-def test_a_single_record_does_not_wait_for_batch_wait(start_inboxd, streams, topic, inbox):
-    """A fifth of batch_wait without another record ends the batch."""
-    start_inboxd(ingest={"batch_wait": "50s"})
-    streams.events(topic, ["a"])
-    inbox.wait_stored(1)  # in less than its 30 s
+def test_a_record_waits_for_others_only_while_these_are_likely(start_inboxd, streams, topic, inbox):
+    start_inboxd(ingest={"batch_wait": "1m", "batch_messages": 21})
+    for number, event_id in enumerate(["a", "b"]):
+        streams.events(topic, [event_id])
+        inbox.wait_stored(number + 1)
+    assert inbox.value("SELECT received_at - kafka_timestamp < '10s' FROM inbox.inbox_messages"
+                       " WHERE event_id = 'b'")  # a fifth of batch_wait are 12 s
+    streams.produce_many(topic, [{"value": b"{}", "partition": 0, "headers": [("id", f"c{number}")]}
+                                 for number in range(20)])
+    streams.produce(topic, b"{}", headers={"id": "d"}, partition=0)
+    inbox.wait_stored(23)
+    assert inbox.value("SELECT count(DISTINCT received_at) FROM inbox.inbox_messages") == 3, "c and d are one batch"
 
 
 def test_messages_from_before_the_start_are_read(start_inboxd, streams, topic, inbox):

@@ -10,11 +10,26 @@
 
 #define NOW 1000000
 
+/* This many verdicts in the last second. */
+static const struct rate *per_second(int64_t count)
+{
+	static struct rate rate;
+
+	rate_init(&rate, SETTLE_BATCH_WAIT_MS);
+	for (int64_t n = 0; n < count; n++)
+		rate_add(&rate, NOW - 1000 + n * 1000 / count, 1);
+	return &rate;
+}
+
 /* Under load: the last verdict came a millisecond ago. */
 static struct settle_batching under_load(size_t verdicts, size_t in_flight)
 {
 	return (struct settle_batching){
-		.verdicts = verdicts, .in_flight = in_flight, .most = 5000, .since_ms = NOW - 2
+		.verdicts = verdicts,
+		.in_flight = in_flight,
+		.most = 5000,
+		.rate = per_second(10000),
+		.since_ms = NOW - 2,
 	};
 }
 
@@ -122,6 +137,49 @@ static void an_urgent_verdict_does_not_wait(void **state)
 	assert_true(settle_batching_is_due(&batching, NOW));
 }
 
+/* Handlers that take long: many messages are in flight, and few verdicts come. */
+static void a_verdict_does_not_wait_for_others_that_do_not_come(void **state)
+{
+	static const struct {
+		int64_t rate;
+		size_t in_flight;
+		bool due;
+	} cases[] = {
+		{ 20, 100, true },
+		{ 100, 100, true },
+		{ 400, 100, false },
+		{ 1000, 100, false },
+		{ 60000, 100, false },
+		/* the long wait can bring one at a quarter of the rate */
+		{ 20, 1000, true },
+		{ 100, 1000, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct settle_batching batching = under_load(1, cases[i].in_flight);
+
+		batching.rate = per_second(cases[i].rate);
+		assert_int_equal(settle_batching_is_due(&batching, NOW), cases[i].due);
+	}
+}
+
+static void a_verdict_that_somebody_waits_for_waits_only_at_full_speed(void **state)
+{
+	struct settle_batching batching = under_load(1, 100);
+
+	(void)state;
+	batching.prompt = true;
+	assert_false(settle_batching_is_due(&batching, NOW));
+	batching.rate = per_second(1000);
+	assert_true(settle_batching_is_due(&batching, NOW));
+	batching.in_flight = 1000;
+	assert_false(settle_batching_is_due(&batching, NOW));
+	batching.in_flight = 100;
+	batching.prompt = false;
+	assert_false(settle_batching_is_due(&batching, NOW));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -135,6 +193,8 @@ int main(void)
 			half_of_the_deliveries_is_enough_when_half_of_the_verdicts_stop_their_lanes),
 		cmocka_unit_test(messages_behind_others_count_as_expected_verdicts),
 		cmocka_unit_test(an_urgent_verdict_does_not_wait),
+		cmocka_unit_test(a_verdict_does_not_wait_for_others_that_do_not_come),
+		cmocka_unit_test(a_verdict_that_somebody_waits_for_waits_only_at_full_speed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,7 +203,9 @@ const struct option option_table[] = {
 	{ "ingest", "batch_wait", OPTION_DURATION, .text = "5ms", .min = 0, .max = MINUTE,
 		AT(ingest.batch_wait),
 		.help = "How long a batch that is not full waits for more messages. It is "
-			"stored earlier when no message arrives for a fifth of this time." },
+			"stored earlier when no message arrives for a fifth of this time, and at "
+			"once when less than one message is expected within this time, from the "
+			"rate of the last messages." },
 	{ "ingest", "max_pending", OPTION_INT, .text = "1000000", .min = 1, .max = 1000000000000,
 		AT(ingest.max_pending),
 		.help = "Maximum number of messages that are waiting, claimed or unrouted, of all "

@@ -338,6 +338,14 @@ void entry_requeue(struct order *order, struct entry *entry)
 		start(order, lanes_next(&order->lanes, entry->lane));
 }
 
+/* The row of a retry or of a returned message can be claimed only after the settle, and the new owner of a revoked
+ * partition waits for the verdicts of the deliveries that it found. */
+static bool is_waited_for(const struct entry *entry)
+{
+	return (entry->end != END_DONE && entry->end != END_SETTLED) ||
+	       entry->delivery.bound_ms != 0;
+}
+
 static void add_verdict(struct order *order, struct entry *entry)
 {
 	struct verdict_list *verdicts = &order->verdicts;
@@ -345,11 +353,14 @@ static void add_verdict(struct order *order, struct entry *entry)
 	TAILQ_INSERT_TAIL(&verdicts->entries, entry, link);
 	if (verdicts->count++ == 0)
 		verdicts->since_ms = clock_now_ms();
+	verdicts->added++;
+	verdicts->prompt |= is_waited_for(entry);
 	if (entry->lane != NULL) {
 		bool stops = !entry->in_lane.answered && TAILQ_NEXT(entry, lane_link) != NULL;
 
 		verdicts->urgent |= (stops && entry->end == END_SETTLED) ||
 				    lanes_is_half_unsettled(&order->lanes, entry->lane);
+		verdicts->prompt |= stops;
 		verdicts->stopping += stops;
 	}
 	context_request_round(order->context);

@@ -33,9 +33,11 @@ struct verdict_list {
 	struct entry_list entries;
 	size_t count;
 	int64_t since_ms; /* when the first of them was added */
+	int64_t added;    /* how many were added since the settler last counted them */
 	size_t deferred; /* entries in no list, each waits for a verdict before it in its lane (struct settling) */
 	/* What came since the list was empty. */
 	bool urgent;     /* a verdict for which the settler must not wait for others */
+	bool prompt;     /* a verdict that somebody waits for; see settle_batching.h */
 	size_t stopping; /* verdicts that stop their lane until they are committed */
 };
 

@@ -1,4 +1,5 @@
-/* See settle_batching.h. Two cases: with many messages under way, to wait longer makes larger transactions and delays
+/* See settle_batching.h. With few verdicts in a second there is no wait: no other verdict would come in time. Otherwise
+ * there are two cases: with many messages under way, to wait longer makes larger transactions and delays
  * nobody; with few, or when messages need the settle before they can be delivered, the wait is short. */
 #include "dispatch/table/settle/settle_batching.h"
 
@@ -37,11 +38,14 @@ static bool is_half_of_all(const struct settle_batching *batching)
 
 bool settle_batching_is_due(const struct settle_batching *batching, int64_t now_ms)
 {
-	int64_t waited_ms = now_ms - batching->since_ms;
+	bool busy = is_busy(batching);
+	int64_t most_ms = busy ? SETTLE_BATCH_LONG_WAIT_MS : SETTLE_BATCH_WAIT_MS;
+	int64_t coming = rate_expected(batching->rate, now_ms, most_ms);
 
-	if (batching->verdicts >= SETTLE_BATCH_FULL || batching->urgent)
+	if (batching->verdicts >= SETTLE_BATCH_FULL || batching->urgent || coming == 0 ||
+		now_ms - batching->since_ms >= most_ms)
 		return true;
-	if (is_busy(batching))
-		return is_half_of_all(batching) || waited_ms >= SETTLE_BATCH_LONG_WAIT_MS;
-	return is_most(batching) || waited_ms >= SETTLE_BATCH_WAIT_MS;
+	if (busy)
+		return is_half_of_all(batching);
+	return is_most(batching) || (batching->prompt && coming < SETTLE_BATCH_MANY);
 }

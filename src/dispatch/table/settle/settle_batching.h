@@ -1,7 +1,8 @@
 /*
  * Settle batching: decides whether the verdicts that wait are written now, or wait for more of them. A transaction
  * costs nearly the same for one verdict as for hundreds. The wait is bounded by SETTLE_BATCH_WAIT_MS, or by
- * SETTLE_BATCH_LONG_WAIT_MS while so much is in flight that no handler waits for the settle. Pure; any thread.
+ * SETTLE_BATCH_LONG_WAIT_MS while so much is in flight that no handler waits for the settle. There is no wait while not
+ * even one more verdict is expected within it (rule R33). Pure; any thread.
  */
 #ifndef DISPATCH_TABLE_SETTLE_SETTLE_BATCHING_H
 #define DISPATCH_TABLE_SETTLE_SETTLE_BATCHING_H
@@ -10,10 +11,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/time/rate.h"
+
 #define SETTLE_BATCH_FULL         1000 /* a larger transaction makes a verdict no cheaper */
 #define SETTLE_BATCH_WAIT_MS      5
 #define SETTLE_BATCH_LONG_WAIT_MS 20
 #define SETTLE_BATCH_BUSY_FROM    256 /* messages in flight or ready */
+#define SETTLE_BATCH_MANY         16  /* verdicts in SETTLE_BATCH_WAIT_MS */
 
 struct settle_batching {
 	size_t verdicts;  /* verdicts that wait */
@@ -30,7 +34,12 @@ struct settle_batching {
 	/* A lane waits until inboxd has read whether the row is completed, or has half of the unsettled verdicts that
 	 * it may have (rule R25). */
 	bool urgent;
-	int64_t since_ms; /* when the first of the verdicts arrived */
+	/* Somebody waits for a verdict: messages behind it in its lane, a claim of its row, or the new owner of its
+	 * partition. So it does not wait for others, unless SETTLE_BATCH_MANY of them are expected: where most verdicts
+	 * are of this kind, these transactions would be small at full speed. */
+	bool prompt;
+	const struct rate *rate; /* of verdicts; borrowed */
+	int64_t since_ms;        /* when the first of the verdicts arrived */
 };
 
 /* True when the verdicts must be settled now. Otherwise call it again after SETTLE_BATCH_WAIT_MS at the latest. */

@@ -31,6 +31,7 @@ void settler_init(struct settler *settler)
 	TAILQ_INIT(&settler->locked);
 	TAILQ_INIT(&settler->refused);
 	TAILQ_INIT(&settler->raise);
+	rate_init(&settler->rate, SETTLE_BATCH_WAIT_MS);
 }
 
 void settler_add_raise(struct table *table, struct entry *entry)
@@ -180,6 +181,8 @@ static bool is_worth_a_transaction(struct table *table, int64_t now_ms)
 		.stopping = verdicts->stopping,
 		.most = most,
 		.urgent = verdicts->urgent,
+		.prompt = verdicts->prompt,
+		.rate = &table->settler.rate,
 		.since_ms = verdicts->since_ms,
 	};
 
@@ -193,6 +196,8 @@ void settler_run(struct table *table, int64_t now_ms)
 {
 	struct verdict_list *verdicts = &table->order->verdicts;
 
+	rate_add(&table->settler.rate, now_ms, verdicts->added);
+	verdicts->added = 0;
 	unlock_due(table, now_ms);
 	if (jobs_are_on_hold(table, now_ms))
 		return;
@@ -204,6 +209,7 @@ void settler_run(struct table *table, int64_t now_ms)
 			return;
 		if (verdicts->count == 0) {
 			verdicts->urgent = false;
+			verdicts->prompt = false;
 			verdicts->stopping = 0;
 		}
 	}

@@ -5,6 +5,7 @@
 #ifndef DISPATCH_TABLE_SETTLE_SETTLER_H
 #define DISPATCH_TABLE_SETTLE_SETTLER_H
 
+#include "base/time/rate.h"
 #include "dispatch/order/entry.h"
 #include "dispatch/table/worker.h"
 
@@ -17,6 +18,7 @@ struct settler {
 	int64_t set_aside_total; /* entries whose verdicts are set aside, also those in jobs */
 	struct entry_list raise; /* suspects whose crash counts must be raised before delivery */
 	size_t raise_count;
+	struct rate rate;      /* of the verdicts that wait, in waits of SETTLE_BATCH_WAIT_MS */
 	size_t under_way;      /* entries in jobs that run */
 	size_t jobs;           /* jobs that run */
 	bool warned_of_events; /* a handler emitted events, and no relay runs here */
