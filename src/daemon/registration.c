@@ -99,6 +99,16 @@ static int check_sequences(struct db *db, struct err *err)
 	return r < 0 ? r : 0;
 }
 
+/* Once a process: the other connections find out the same. */
+static void note_pooler(const struct daemon *daemon, const struct db *db)
+{
+	if (daemon->config->prepare == PREPARE_AUTO && !db_names_statements(db))
+		log_info("statements_unprepared",
+			LOG_STR("why", "a connection pooler is in between, and it does not rename "
+				       "prepared statements"),
+			LOG_STR("next", "PostgreSQL parses and plans each statement again"));
+}
+
 /* `final`: no retry can cure the fault. */
 static int register_once(struct daemon *daemon, struct instance *instance, struct consumers *names,
 	bool *final, struct err *err)
@@ -122,6 +132,8 @@ static int register_once(struct daemon *daemon, struct instance *instance, struc
 	consumers_fini(names);
 	if (r == 0)
 		r = known_consumers_read(db, names, err);
+	if (r == 0)
+		note_pooler(daemon, db);
 	FAULT_POINT("after_register");
 	db_free(db);
 	*final = *final || (r < 0 && is_final(err));

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import os
 import random
+import re
 import socket
 import subprocess
 
@@ -309,6 +310,7 @@ def test_a_session_of_the_pooler_is_left_unchanged(make_pooler, start_inboxd, ha
     """R19: settings are local to a transaction, so the next client of the session does not inherit them."""
     pooler = make_pooler(postgres.port, "transaction")
     sidecar = start_inboxd(postgres={"port": pooler.port})
+    assert len(log_events(sidecar, "statements_unprepared")) == 1
     client = handler(sidecar, always(DONE))
     produce_all(streams, topic, 100)
     assert_whole(inbox, 100, client)
@@ -323,6 +325,27 @@ def test_a_session_of_the_pooler_is_left_unchanged(make_pooler, start_inboxd, ha
     assert seen == {("0", "0", "0", "auto", 0)}
 
 
+def test_a_pooler_that_renames_statements_gets_prepared_ones(ends, start_inboxd, handler, postgres, streams, topic, inbox):
+    """As PgBouncer from 1.21 on: the session has names of the pooler's own, and another process id."""
+    proxy = ends.enter_context(Proxy(postgres.port))
+    executed = collections.Counter()
+
+    def rename(data):
+        executed.update(re.findall(rb"inboxd_[0-9a-f]{16}", data))
+        return re.sub(rb"inboxd_(?=[0-9a-f]{16})", b"PGBOUN_", data)
+
+    proxy.change_requests(rename)
+    proxy.change_answers(lambda data: re.sub(rb"(?s)(?<=K\0\0\0\x0c).{4}(?=.{4}Z\0\0\0\x05I)", bytes([0, 0, 0, 7]), data))
+    sidecar = start_inboxd(postgres={"port": proxy.port})
+    client = handler(sidecar, always(DONE))
+    produce_all(streams, topic, 50)
+    client.wait_count(50)
+    produce_all(streams, topic, 50, first=50)
+    assert_whole(inbox, 100, client)
+    assert len(executed) > 5
+    assert "class=stale" not in sidecar.stderr and "statements_unprepared" not in sidecar.stderr
+
+
 def test_statements_prepared_behind_a_pooler_lose_and_refuse_nothing(make_pooler, start_inboxd, handler, postgres, streams,
                                                                      topic, inbox):
     """PgBouncer 1.18 gives each transaction another session, which may lack a named statement or have it already."""
@@ -332,4 +355,3 @@ def test_statements_prepared_behind_a_pooler_lose_and_refuse_nothing(make_pooler
         produce_all(streams, topic, 20, first=first)
         client.wait_count(first + 20)
     assert_whole(inbox, 100, client)
-    assert "class=stale" in sidecar.stderr

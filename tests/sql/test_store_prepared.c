@@ -19,7 +19,7 @@ static struct pipeline *a_pipeline(void)
 
 	OK(pipeline_new(&pipeline, &no_settings, "inboxd/other", &err));
 	OK(pipeline_open(pipeline, &err));
-	pipeline_name_statements(pipeline);
+	pipeline_name_statements(pipeline, true);
 	return pipeline;
 }
 

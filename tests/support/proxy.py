@@ -9,6 +9,7 @@
 	    proxy.cut_before(b"COMMIT")  # the next answer holding these bytes is not forwarded: cut
 	    proxy.stall_after(b"UPDATE") # the next request holding these bytes passes, then nothing does; until heal()
     proxy.change_answers(change) # change(data) is forwarded in place of what the server sent; None ends it
+    proxy.change_requests(change) # the same for what the client sent
 """
 
 import contextlib
@@ -35,6 +36,7 @@ class Proxy:
         self._word = None
         self._last = None
         self._change = None
+        self._change_request = None
         self._rate = None        # bytes a second; None = as fast as it goes
         self._latency = 0
         self._passing = threading.Event()
@@ -95,6 +97,9 @@ class Proxy:
     def change_answers(self, change):
         self._change = change
 
+    def change_requests(self, change):
+        self._change_request = change
+
     @property
     def is_stalled(self):
         return not self._passing.is_set()
@@ -136,6 +141,8 @@ class Proxy:
                         return
                     if source is server and self._change:
                         data = self._change(data)
+                    if source is client and self._change_request:
+                        data = self._change_request(data)
                     self._hold_up(data)
                     if source is client:
                         self._stall_behind(data)

@@ -189,8 +189,8 @@ const struct option option_table[] = {
 	{ "postgres", "prepare", OPTION_ENUM, .text = "auto", .words = prepare_words, AT(prepare),
 		.help = "Whether inboxd prepares its most frequent statements under names, so that "
 			"PostgreSQL parses and plans them once a connection. `auto`: unless there is a "
-			"connection pooler. `always` is for a pooler that supports prepared statements "
-			"(see *Connection poolers* in `deployment.md`)." },
+			"connection pooler that does not support it (see *Connection poolers* in "
+			"`deployment.md`). `always`: without asking." },
 
 	{ "ingest", "batch_messages", OPTION_INT, .text = "2000", .min = 1, .max = 100000,
 		AT(ingest.batch_messages),

@@ -206,9 +206,20 @@ static int queue_plain(struct db *db, const char *sql, struct err *err)
 	return pipeline_queue(db->pipeline, &statement, NULL, NULL, err);
 }
 
-/* Statements get names if the session is that of this connection alone. A pooler shows another process id than that of the
- * session. A server that refuses to say its process id is treated as a pooler. */
-static int find_pooler(struct db *db, struct err *err)
+/* Rolls the transaction back after a fault. If that fails too, the connection is closed, and the
+ * server rolls back. */
+static void end_transaction(struct db *db)
+{
+	db->savepoint = false;
+	db->plans = PLANS_NONE;
+	if (db_is_open(db) && pipeline_transaction(db->pipeline) != PIPELINE_IDLE &&
+		(queue_plain(db, "ROLLBACK", NULL) != 0 || run_pipeline(db, NULL) != 0))
+		pipeline_close(db->pipeline);
+	note_state(db);
+}
+
+/* True when the session is that of this connection alone: a pooler shows another process id than that of the session. */
+static int ask_process(struct db *db, bool *own, struct err *err)
 {
 	static const struct statement ask = { .sql = "SELECT pg_backend_pid()" };
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -216,11 +227,57 @@ static int find_pooler(struct db *db, struct err *err)
 
 	if (r == 0)
 		r = run_pipeline(db, err);
-	if (r != 0)
-		return db_is_open(db) ? 0 : r;
-	if (rows_count(rows) == 1 && pipeline_is_process(db->pipeline, rows_int(rows, 0, 0)))
-		pipeline_name_statements(db->pipeline);
-	return 0;
+	*own = r == 0 && rows_count(rows) == 1 &&
+	       pipeline_is_process(db->pipeline, rows_int(rows, 0, 0));
+	return r;
+}
+
+/*
+ * Asks a pooler for the name that a named statement has in the session, with that statement itself. A pooler that supports
+ * prepared statements has given it another name. Otherwise the statement is deallocated in the same transaction, so in the
+ * same session, because the next client of the session may be another one.
+ */
+static int ask_name(struct db *db, bool *renamed, struct err *err)
+{
+	static const struct statement ask = {
+		.sql = "SELECT name FROM pg_prepared_statements"
+		       " WHERE statement LIKE '%name that a statement of inboxd has%'",
+		.named = true,
+	};
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	char deallocate[64] = "";
+	int r = queue_plain(db, BEGIN, err);
+
+	if (r == 0)
+		r = pipeline_queue(db->pipeline, &ask, NULL, &rows, err);
+	if (r == 0)
+		r = run_pipeline(db, err);
+	for (int i = 0; r == 0 && i < rows_count(rows); i++) {
+		if (strncmp(rows_text(rows, i, 0), "inboxd_", strlen("inboxd_")) == 0)
+			(void)snprintf(deallocate, sizeof(deallocate), "DEALLOCATE %s",
+				rows_text(rows, i, 0));
+	}
+	*renamed = r == 0 && rows_count(rows) > 0 && deallocate[0] == '\0';
+	if (r == 0 && deallocate[0] != '\0')
+		r = queue_plain(db, deallocate, err);
+	if (r == 0)
+		r = run_pipeline(db, err);
+	end_transaction(db);
+	return r;
+}
+
+/* Whether statements get names. A server that refuses the answers is treated as one behind a pooler that knows no prepared
+ * statements. */
+static int find_pooler(struct db *db, struct err *err)
+{
+	bool names = false;
+	int r = ask_process(db, &names, err);
+
+	pipeline_name_statements(db->pipeline, true);
+	if (r == 0 && !names)
+		r = ask_name(db, &names, err);
+	pipeline_name_statements(db->pipeline, names);
+	return db_is_open(db) ? 0 : r;
 }
 
 int db_open(struct db *db, struct err *err)
@@ -229,7 +286,7 @@ int db_open(struct db *db, struct err *err)
 	int r = pipeline_open(db->pipeline, err);
 
 	if (r == 0 && !was_open && db->prepare == PREPARE_ALWAYS)
-		pipeline_name_statements(db->pipeline);
+		pipeline_name_statements(db->pipeline, true);
 	if (r == 0 && !was_open && db->prepare == PREPARE_AUTO)
 		r = find_pooler(db, err);
 	note_state(db);
@@ -242,6 +299,11 @@ void db_close(struct db *db)
 	db->savepoint = false;
 	db->plans = PLANS_NONE;
 	note_state(db);
+}
+
+bool db_names_statements(const struct db *db)
+{
+	return pipeline_names(db->pipeline);
 }
 
 bool db_is_open(const struct db *db)
@@ -302,18 +364,6 @@ bool db_error_is_event(const struct err *err)
 const char *db_error_class(const struct err *err)
 {
 	return pg_error_class_name(db_error_kind(err));
-}
-
-/* Rolls the transaction back after a fault. If that fails too, the connection is closed, and the
- * server rolls back. */
-static void end_transaction(struct db *db)
-{
-	db->savepoint = false;
-	db->plans = PLANS_NONE;
-	if (db_is_open(db) && pipeline_transaction(db->pipeline) != PIPELINE_IDLE &&
-		(queue_plain(db, "ROLLBACK", NULL) != 0 || run_pipeline(db, NULL) != 0))
-		pipeline_close(db->pipeline);
-	note_state(db);
 }
 
 /* Handles the result `r` of a pipeline of this transaction. */

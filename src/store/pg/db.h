@@ -54,6 +54,8 @@ DEFINE_CLEANUP(struct db *, db_free);
 int db_open(struct db *db, struct err *err);
 void db_close(struct db *db);
 bool db_is_open(const struct db *db);
+/* Whether frequent statements are prepared under names on this connection. */
+bool db_names_statements(const struct db *db);
 /* Any thread. Ends the wait that is in progress, or otherwise the next wait. The interrupted call
  * closes the connection and returns a fault. A stop uses it so that it never hangs. */
 void db_interrupt(struct db *db);

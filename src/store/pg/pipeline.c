@@ -135,9 +135,9 @@ bool pipeline_is_open(const struct pipeline *pipeline)
 	return pipeline->conn != NULL;
 }
 
-void pipeline_name_statements(struct pipeline *pipeline)
+void pipeline_name_statements(struct pipeline *pipeline, bool names)
 {
-	pipeline->names = pipeline->conn != NULL;
+	pipeline->names = names && pipeline->conn != NULL;
 }
 
 bool pipeline_names(const struct pipeline *pipeline)

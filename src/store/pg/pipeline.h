@@ -42,7 +42,7 @@ void pipeline_interrupt(struct pipeline *pipeline);
  * SQLSTATE of that fault is of the class PG_ERROR_STALE: 0A000 of a named statement becomes 26000. The transaction must
  * then be repeated as a whole.
  */
-void pipeline_name_statements(struct pipeline *pipeline);
+void pipeline_name_statements(struct pipeline *pipeline, bool names);
 bool pipeline_names(const struct pipeline *pipeline);
 /* True when the process that libpq could cancel is the one with this process id: no pooler is in between. */
 bool pipeline_is_process(const struct pipeline *pipeline, int64_t pid);
