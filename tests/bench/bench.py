@@ -64,6 +64,7 @@ def arguments():
                              f" messages come in one of the group everyday ({everyday.SECONDS})")
     parser.add_argument("--before", type=os.path.abspath, metavar="BINARY",
                         help="another inboxd: each measurement in which inboxd takes part is made with it, too")
+    parser.add_argument("--medians", action="store_true", help="with --repeat: the tables show only the median")
     parser.add_argument("--json", metavar="FILE", help="write every result of every round there")
     parser.add_argument("--append", action="store_true",
                         help="with --json: keep the rounds that FILE has, and show them as well")
@@ -146,8 +147,8 @@ def write_json(path, facts, rounds):
         file.write("\n")
 
 
-def tables(rounds):
-    return "\n\n".join(report.markdown(group, measured) for group, measured in by_group(rounds))
+def tables(rounds, medians):
+    return "\n\n".join(report.markdown(group, measured, medians) for group, measured in by_group(rounds))
 
 
 def main():
@@ -163,7 +164,7 @@ def main():
     if options.json:
         write_json(options.json, facts, rounds)
     print(f"\n{options.messages:,} records, {facts['cpus']} CPUs, PostgreSQL {facts['postgres']},"
-          f" Kafka {facts['kafka']}\n\n{tables(rounds)}")
+          f" Kafka {facts['kafka']}\n\n{tables(rounds, options.medians)}")
 
 
 if __name__ == "__main__":

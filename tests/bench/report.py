@@ -1,4 +1,4 @@
-"""The table of results: minimum, median and maximum if there are several rounds."""
+"""The table of results: minimum, median and maximum if there are several rounds, or medians alone."""
 
 import statistics
 import typing
@@ -38,9 +38,10 @@ class Matrix(typing.NamedTuple):
     name: typing.Callable  # (row, column) -> measurement
 
 
-def markdown(group, rounds):
+def markdown(group, rounds, medians=False):
     """`rounds`: dictionaries {name of the measurement: result} of one group."""
-    return "\n\n".join([*_matrices(group, rounds), _details(group, rounds), *_comparisons(group, rounds)])
+    picks = (statistics.median,) if medians else (min, statistics.median, max)
+    return "\n\n".join([*_matrices(group, rounds), _details(group, rounds, picks), *_comparisons(group, rounds, picks)])
 
 
 def summary(group, rounds):
@@ -93,16 +94,16 @@ def _quotients(rounds, name, other, key):
     return [one / another for one, another in pairs] if all(one is not None and another for one, another in pairs) else []
 
 
-def _comparisons(group, rounds):
-    rows = [[name, other, *(_shown(_quotients(rounds, name, other, key), "{:.2f}") for _, key in group.compared)]
+def _comparisons(group, rounds, picks):
+    rows = [[name, other, *(_shown(_quotients(rounds, name, other, key), "{:.2f}", picks) for _, key in group.compared)]
             for name, other in _compared(group, rounds)]
     if rows:
         yield (f"{group.name}: values of one over those of another.\n\n"
                + _table(["", "over", *(title for title, _ in group.compared)], rows))
 
 
-def _details(group, rounds):
-    rows = [[name, *(_cell([results[name] for results in rounds], *entry[1:]) for entry in group.columns)]
+def _details(group, rounds, picks):
+    rows = [[name, *(_cell([results[name] for results in rounds], *entry[1:], picks) for entry in group.columns)]
             for name in _in_all(rounds)]
     compared = f" Ratio: to {group.base}." if isinstance(group.base, str) else ""
     return f"{group.name}: {group.title}.{compared}\n\n" + _table(["", *(title for title, _, _ in group.columns)], rows)
@@ -113,16 +114,16 @@ def _table(titles, rows):
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _cell(results, value, form):
+def _cell(results, value, form, picks):
     found = [value(result) for result in results]
     if None in found:
         return ""
-    return _shown(found, form)
+    return _shown(found, form, picks)
 
 
-def _shown(found, form):
+def _shown(found, form, picks):
     if not found:
         return ""
     if len(found) == 1:
         return form.format(found[0])
-    return " / ".join(form.format(pick(found)) for pick in (min, statistics.median, max))
+    return " / ".join(form.format(pick(found)) for pick in picks)
