@@ -8,6 +8,7 @@ the transaction that completed its row began, by the clock of this machine.
 import contextlib
 import functools
 import itertools
+import math
 import os
 import time
 import typing
@@ -133,8 +134,8 @@ def _inboxd(servers, options, *, pace, environment=environments.near):
 
         result = _measured(_Program(servers, connection, topic, "inbox.inbox_messages", cpu, check), pace, options)
         counted = fleet.stop()
-        assert counted["deliveries"] == counted["distinct"], f"the handler has counted {counted}"
-        return result
+        assert counted["distinct"] > result["messages"], f"the handler has counted {counted}"
+        return {**result, "again": counted["deliveries"] - counted["distinct"]}
 
 
 @sidebyside.if_installed
@@ -143,9 +144,8 @@ def _peer(servers, options, *, pace, peer):
         return None
     topic = servers.empty_topic(PARTITIONS)
     with sidebyside.running(servers, topic, peer) as run:
-        deadline = time.monotonic() + TIMEOUT + pace.seconds(options)
         return _measured(_Program(servers, run.connection, topic, peer.table, lambda: {"client_us": run.cpu_seconds()},
-                                  lambda: run.check(deadline)), pace, options)
+                                  lambda: run.check(math.inf)), pace, options)
 
 
 PACES = {"every 2 min": Pace(1 / 120, long=True), "every 5 s": Pace(1 / 5), "20/s": Pace(20), "100/s": Pace(100, smoke=True),
