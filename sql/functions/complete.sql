@@ -1,25 +1,55 @@
 -- Completion inside the handler's own transaction.
 
--- The three numbers of a claim, 'seq.delivery_count.instance'. IB002: the text is not a claim.
-CREATE OR REPLACE FUNCTION inbox.claim_parts(claim text) RETURNS numeric[]
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+-- The only reader of claims: 'seq.delivery_count.instance[.handler[.tag]]', where handler is a name in base64url. All is NULL if
+-- the text is not a claim.
+-- genuine: this instance gave the claim. An instance with a secret adds a tag, which nobody can guess. An earlier sidecar has no
+-- secret and gives neither name nor tag: then the numbers are enough.
+-- It has no search_path of its own, which would cost a tenth of complete(): its callers have one.
+CREATE OR REPLACE FUNCTION inbox.read_claim(claim text, OUT seq bigint, OUT delivery_count int, OUT instance int,
+    OUT handler text, OUT genuine boolean) RETURNS record
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    part numeric[] := regexp_match(claim, '^([0-9]{1,19})[.]([0-9]{1,10})[.]([0-9]{1,10})$')::numeric[];
+    name text := split_part(claim, '.', 4);
+    secret bytea;
 BEGIN
-    IF part IS NULL OR part[1] > 9223372036854775807
-       OR part[2] > 2147483647 OR part[3] > 2147483647 THEN
-        RAISE EXCEPTION 'inbox.complete: % is not a claim', coalesce(quote_literal(left(claim, 80)), 'NULL')
-            USING ERRCODE = 'IB002',
-                  HINT = 'Pass the text in params.delivery.claim of the delivery, unchanged.'
-                         || CASE WHEN claim LIKE '{%' THEN ' An array of claims needs a cast: $1::text[].' ELSE '' END;
+    -- A match with captures would cost more than the rest of complete().
+    IF claim IS NULL OR length(claim) > 500 OR claim !~ '^[0-9]+[.][0-9]+[.][0-9]+([.][A-Za-z0-9_-]+){0,2}$'
+       OR length(name) % 4 = 1 OR split_part(claim, '.', 1)::numeric > 9223372036854775807
+       OR split_part(claim, '.', 2)::numeric > 2147483647 OR split_part(claim, '.', 3)::numeric > 2147483647 THEN
+        RETURN;
     END IF;
-    RETURN part;
+    IF name <> '' THEN
+        handler := inbox.try_text(decode(rpad(translate(name, '-_', '+/'), (length(name) + 3) / 4 * 4, '='), 'base64'));
+        IF handler IS NULL THEN
+            RETURN;
+        END IF;
+    END IF;
+    seq := split_part(claim, '.', 1);
+    delivery_count := split_part(claim, '.', 2);
+    instance := split_part(claim, '.', 3);
+    secret := (SELECT s.secret FROM inbox.inbox_claim_secrets s WHERE s.instance = read_claim.instance);
+    genuine := secret IS NULL OR split_part(claim, '.', 5) = inbox.claim_tag(secret, left(claim, -17));
 END $$;
 
--- Says that a claim is gone.
-CREATE OR REPLACE FUNCTION inbox.claim_is_lost(claim text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- The tag of a claim whose text before the tag is `signed`. Only a part of the digest: from a whole one, the digest of a longer
+-- text could be computed without the secret. The planner inserts the function into its caller.
+CREATE OR REPLACE FUNCTION inbox.claim_tag(secret bytea, signed text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT translate(encode(substr(sha256(secret || convert_to(signed, 'UTF8')), 1, 12), 'base64'), '+/', '-_')
+$$;
+
+-- Raises the error of a claim that has completed nothing.
+CREATE OR REPLACE FUNCTION inbox.refuse_claim(claim text) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF (inbox.read_claim(claim)).seq IS NULL THEN
+        RAISE EXCEPTION 'inbox.complete: % is not a claim', coalesce(quote_literal(left(claim, 80)), 'NULL')
+            USING ERRCODE = 'IB002',
+                  HINT = CASE WHEN claim LIKE 'r.%'
+                              THEN 'It begins like the claim of a rehearsal, and this version of inboxd has no rehearsals.'
+                              ELSE 'Pass the text in params.delivery.claim of the delivery, unchanged.' END
+                         || CASE WHEN claim LIKE '{%' THEN ' An array of claims needs a cast: $1::text[].' ELSE '' END;
+    END IF;
     RAISE EXCEPTION 'inbox.complete: claim % is lost', claim
         USING ERRCODE = 'IB001',
               DETAIL = 'The message was completed already, timed out, or belongs to another delivery now.',
@@ -27,27 +57,24 @@ BEGIN
 END $$;
 
 -- Completes a message inside the handler's own transaction: its effects and the completion commit together or not
--- at all. `claim` is the claim of the delivery.
+-- at all. `claim` is the claim of the delivery. The row gets the name of the handler at once, so that the settle of the
+-- answer only reads it.
 -- IB001: the claim is lost, roll back. IB002: the text is not a claim.
--- The owner of the schema may call it, and every role with EXECUTE. Readers of the table can see claims.
+-- The owner of the schema may call it, and every role with EXECUTE.
 CREATE OR REPLACE FUNCTION inbox.complete(claim text, result jsonb DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- Only numbers that may be out of range need the exact check, which costs more than the rest of this function.
-    IF (CASE WHEN claim ~ '^[0-9]{1,18}[.][0-9]{1,9}[.][0-9]{1,10}$'
-             THEN split_part(claim, '.', 3)::bigint > 2147483647 ELSE true END) THEN
-        PERFORM inbox.claim_parts(claim);
-    END IF;
     UPDATE inbox.inbox_messages m
     SET processed_at = now(),
         result = complete.result,
+        handler = coalesce(c.handler, m.handler),
         crash_count = greatest(m.crash_count - m.suspect::int, 0),
         suspect = false
-    WHERE m.seq = split_part(claim, '.', 1)::bigint AND m.delivery_count = split_part(claim, '.', 2)::int
-      AND m.claimed_by = split_part(claim, '.', 3)::int
+    FROM inbox.read_claim(claim) c
+    WHERE m.seq = c.seq AND m.delivery_count = c.delivery_count AND m.claimed_by = c.instance AND c.genuine
       AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL;
     IF NOT FOUND THEN
-        PERFORM inbox.claim_is_lost(claim);
+        PERFORM inbox.refuse_claim(claim);
     END IF;
 END $$;
 
@@ -68,7 +95,7 @@ BEGIN
     PERFORM inbox.complete(claim, result);
     PERFORM inbox.emit_caused(m.seq, m.source, m.event_id, m.consumer, m.replay_count, m.headers,
                               complete.emit)
-    FROM inbox.inbox_messages m WHERE m.seq = split_part(claim, '.', 1)::bigint;
+    FROM inbox.read_claim(claim) c JOIN inbox.inbox_messages m ON m.seq = c.seq;
 END $$;
 
 -- Completes several messages, all or none of them. `results` is NULL or has one element for each claim; NULL and the
@@ -81,28 +108,25 @@ END $$;
 CREATE OR REPLACE FUNCTION inbox.complete(claims text[], results jsonb[] DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    lost_claim text;
+    refused text;
 BEGIN
     IF claims IS NULL THEN
-        PERFORM inbox.claim_parts(NULL);
+        PERFORM inbox.refuse_claim(NULL);
     ELSIF cardinality(results) <> cardinality(claims) THEN
         PERFORM inbox.refuse('complete', 'there are ' || cardinality(claims) || ' claims but '
                              || cardinality(results) || ' results');
     END IF;
-    PERFORM inbox.claim_parts(c.claim) FROM unnest(claims) AS c(claim)
-    WHERE CASE WHEN c.claim ~ '^[0-9]{1,18}[.][0-9]{1,9}[.][0-9]{1,10}$' -- as in complete() for one claim
-               THEN split_part(c.claim, '.', 3)::bigint > 2147483647 ELSE true END;
     WITH given AS MATERIALIZED (
-        SELECT split_part(c.claim, '.', 1)::bigint AS seq, split_part(c.claim, '.', 2)::int AS delivery_count,
-               split_part(c.claim, '.', 3)::int AS instance, c.place, c.claim, nullif(c.result, 'null') AS result
+        SELECT r.seq, r.delivery_count, r.instance, r.handler, r.genuine, c.place, c.claim, nullif(c.result, 'null') AS result
         FROM ROWS FROM (unnest(claims), unnest(results)) WITH ORDINALITY AS c(claim, result, place)
+        CROSS JOIN LATERAL inbox.read_claim(c.claim) r
     ), firsts AS MATERIALIZED (
         SELECT DISTINCT ON (g.seq, g.delivery_count, g.instance) g.* FROM given g
         ORDER BY g.seq, g.delivery_count, g.instance, g.place
     ), held AS MATERIALIZED (
-        SELECT m.seq, f.place, f.result
+        SELECT m.seq, f.place, f.result, f.handler
         FROM firsts f JOIN inbox.inbox_messages m ON m.seq = f.seq
-        WHERE CASE WHEN m.delivery_count = f.delivery_count AND m.claimed_by = f.instance
+        WHERE CASE WHEN f.genuine AND m.delivery_count = f.delivery_count AND m.claimed_by = f.instance
                     AND m.processed_at IS NULL AND m.dead_at IS NULL AND m.available_at IS NULL THEN true END
         ORDER BY m.seq
         FOR NO KEY UPDATE OF m
@@ -110,15 +134,16 @@ BEGIN
         UPDATE inbox.inbox_messages m
         SET processed_at = now(),
             result = h.result,
+            handler = coalesce(h.handler, m.handler),
             crash_count = greatest(m.crash_count - m.suspect::int, 0),
             suspect = false
         FROM held h WHERE m.seq = h.seq
         RETURNING h.place
     )
-    SELECT g.claim INTO lost_claim FROM given g
+    SELECT g.claim INTO refused FROM given g
     WHERE g.place NOT IN (SELECT c.place FROM completed c)
-    ORDER BY g.place LIMIT 1;
+    ORDER BY g.seq IS NOT NULL, g.place LIMIT 1;
     IF FOUND THEN
-        PERFORM inbox.claim_is_lost(lost_claim);
+        PERFORM inbox.refuse_claim(refused);
     END IF;
 END $$;

@@ -79,7 +79,7 @@ END $$;
 -- Where the events of this transaction come from, in settings that end with it (set_config(…, true)): inboxd.traceparent and
 -- inboxd.tracestate are a trace, inboxd.claim is the claim of the message whose handler emits, inboxd.request the token of the
 -- request with a key. Every user can set them. So a value that is not valid counts as none, and a claim stands for a message
--- only while that message has it.
+-- only while that message has it. Without its tag, too: it completes nothing, and a SQL handler's has none.
 CREATE OR REPLACE FUNCTION inbox.has_origin() RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT concat(current_setting('inboxd.traceparent', true), current_setting('inboxd.claim', true),
@@ -107,12 +107,13 @@ $$;
 CREATE OR REPLACE FUNCTION inbox.origin(headers jsonb, OUT trace jsonb, OUT caused_by bigint, OUT scope text, OUT key text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    part bigint[] := regexp_match(current_setting('inboxd.claim', true), '^([0-9]{1,18})[.]([0-9]{1,18})[.]([0-9]{1,18})')::bigint[];
+    claim record;
     request text[] := inbox.request_token(nullif(current_setting('inboxd.request', true), ''));
 BEGIN
-    IF part IS NOT NULL THEN
+    IF current_setting('inboxd.claim', true) <> '' THEN
+        claim := inbox.read_claim(current_setting('inboxd.claim'));
         SELECT m.seq, inbox.trace_pairs(m.headers) INTO caused_by, trace FROM inbox.inbox_messages m
-        WHERE m.seq = part[1] AND m.delivery_count = part[2] AND m.claimed_by = part[3];
+        WHERE m.seq = claim.seq AND m.delivery_count = claim.delivery_count AND m.claimed_by = claim.instance;
         IF trace = '[]' THEN
             trace := inbox.envelope_trace(caused_by);
         END IF;

@@ -7,6 +7,7 @@
 
 #define base64_add           ih_base64_add
 #define base64_decode        ih_base64_decode
+#define base64url_put        ih_base64url_put
 #define base64_is_valid      ih_base64_is_valid
 #define ascii_is_printable   ih_ascii_is_printable
 #define buf_add_slowly       ih_buf_add_slowly

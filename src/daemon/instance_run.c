@@ -139,6 +139,7 @@ static int make_dispatch(struct daemon *daemon, struct instance_run *run, struct
 		.supervision = &daemon->supervision,
 		.trace = daemon->trace,
 		.instance = run->instance.id,
+		.claim_secret = run->instance.claim_secret,
 		.first_low_seq = run->instance.first_low_seq,
 		.pg_offset_ms = &daemon->pg_offset_ms,
 		.listen_fd = -1,

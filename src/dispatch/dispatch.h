@@ -41,6 +41,7 @@ struct dispatch_options {
 	struct supervision *supervision;
 	struct trace *trace; /* NULL = no spans */
 	int32_t instance;
+	struct claim_secret claim_secret;
 	int64_t first_low_seq; /* all rows of this instance have this seq or a higher one */
 	_Atomic int64_t
 		*pg_offset_ms; /* PostgreSQL's clock minus clock_now_ms(), set by the heartbeat */

@@ -99,6 +99,24 @@ void base64_add(struct buf *out, struct bytes bytes)
 	*at = '=';
 }
 
+char *base64url_put(char *out, struct bytes bytes)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+	const unsigned char *in = bytes.data;
+	unsigned held = 0; /* the bits that are not written yet are its lowest ones */
+	int bits = 0;
+
+	for (size_t i = 0; i < bytes.length; i++) {
+		held = held << 8 | in[i];
+		for (bits += 8; bits >= 6; bits -= 6)
+			*out++ = digits[held >> (bits - 6) & 63];
+	}
+	if (bits > 0)
+		*out++ = digits[held << (6 - bits) & 63];
+	return out;
+}
+
 static int digit_of(char c)
 {
 	if (c >= 'A' && c <= 'Z')

@@ -17,6 +17,8 @@ void json_add_string(struct buf *out, struct bytes text);
 void json_add_any_string(struct buf *out, const char *text, size_t max);
 /* Appends standard base64 (RFC 4648 section 4), no quotes. */
 void base64_add(struct buf *out, struct bytes bytes);
+/* Writes base64url without padding (RFC 4648 section 5), and no NUL: four bytes for three, at most. Returns the end. */
+char *base64url_put(char *out, struct bytes bytes);
 /* Appends the bytes of a base64 text: padded, without line breaks. False: it is not base64, and nothing was appended.
  */
 bool base64_decode(struct buf *out, struct bytes text);

@@ -59,7 +59,7 @@ class Delivered:
     @property
     def token(self):
         """(seq, delivery count, instance id)"""
-        return tuple(int(number) for number in self.claim.split("."))
+        return tuple(int(number) for number in self.claim.split(".")[:3])
 
     @property
     def until(self):

@@ -87,6 +87,77 @@ def test_complete_raises_when_the_claim_is_malformed(db, claim):
     assert raised.value.sqlstate == "IB002"
 
 
+NAME = "YmlsbGluZw"  # billing
+
+
+def tagged(db, claim, instance=1):
+    """The claim of an instance that has a secret, which it gets here."""
+    db.execute("INSERT INTO inbox.inbox_claim_secrets VALUES (%s, uuid_send(gen_random_uuid())) ON CONFLICT DO NOTHING", [instance])
+    return db.execute("SELECT %s || '.' || inbox.claim_tag(secret, %s) FROM inbox.inbox_claim_secrets WHERE instance = %s",
+                      [claim, claim, instance]).fetchone()[0]
+
+
+def refusal(db, claim):
+    with pytest.raises(psycopg.Error) as raised:
+        complete(db, claim)
+    return raised.value.sqlstate
+
+
+@pytest.mark.parametrize("claims", ["%s", "ARRAY[%s]"])
+def test_complete_stores_the_name_of_the_handler_in_the_claim(db, claims):
+    """An earlier sidecar does not send it."""
+    for name, stored in [("." + NAME, "billing"), (".w7xtbGF1dA", "ümlaut"), (".eg", "z"), ("", None)]:
+        seq = insert(db, name)
+        db.execute(f"SELECT inbox.complete({claims})", [f"{seq}.1.1{name}"])
+        assert row_of(db, seq)["handler"] == stored
+
+
+@pytest.mark.parametrize("claims", ["%s", "ARRAY[%s]"])
+def test_a_claim_cannot_be_guessed_from_another_one(db, claims):
+    """A handler knows its own claims, and the numbers of its neighbours'."""
+    seq, other = insert(db), insert(db, "b", kafka_offset=2)
+    own = tagged(db, f"{seq}.1.1.{NAME}")
+    tag = own.rsplit(".", 1)[1]
+    for guess in (f"{other}.1.1", f"{other}.1.1.{NAME}", f"{other}.1.1.{NAME}.{tag}", f"{other}.1.1.{NAME}.{'A' * 16}",
+                  f"0{own}", f"{seq}.1.1.eg.{tag}", own.swapcase(), own[:-1], f"{own}A", f"{seq}.1.1"):
+        assert refusal(db, guess) in ("IB001", "IB002"), guess
+        with pytest.raises(psycopg.Error) as raised:
+            db.execute(f"SELECT inbox.complete({claims})", [guess])
+        assert raised.value.sqlstate in ("IB001", "IB002")
+    db.execute(f"SELECT inbox.complete({claims})", [own])
+    assert [row_of(db, one)["status"] for one in (seq, other)] == ["processed", "claimed"]
+
+
+def test_instances_have_different_secrets_which_end_with_them(db):
+    for number in (2, 3):
+        db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq, rescued_at) VALUES (%s, 'x', 1, now())", [number])
+    claim = f"1.1.2.{NAME}"
+    assert tagged(db, claim, 2) != tagged(db, claim, 3)
+    db.execute("DELETE FROM inbox.inbox_instances WHERE id = 2")
+    assert db.execute("SELECT instance FROM inbox.inbox_claim_secrets").fetchall() == [(3,)]
+    assert refusal(db, f"1.1.2.{NAME}.{'A' * 16}") == "IB001"
+
+
+@pytest.mark.parametrize("claim", ["1.1.1.", "1.1.1..", f"1.1.1.{NAME}.", f"1.1.1..{'A' * 16}", "1.1.1.YmlsbGluZ", "1.1.1.Ymls bGlu",
+                                   "1.1.1.Ymlsb+lu", "1.1.1._w", "1.1.1.AA", f"1.1.1.{NAME}.A.A", f"1.1.1.{'QUFB' * 200}",
+                                   "1" * 100000 + ".1.1"])
+def test_a_claim_with_a_wrong_name_is_malformed(db, claim):
+    """Not base64url, not UTF-8, a NUL, too long."""
+    seq = insert(db)
+    assert seq == 1
+    assert refusal(db, claim) == "IB002"
+    with pytest.raises(psycopg.Error) as raised:
+        db.execute("SELECT inbox.complete(ARRAY['1.1.1', %s])", [claim])
+    assert raised.value.sqlstate == "IB002"
+
+
+def test_the_claim_of_a_rehearsal_is_refused_by_name(db):
+    seq = insert(db)
+    with pytest.raises(psycopg.Error) as raised:
+        complete(db, f"r.{seq}.1.1")
+    assert (raised.value.sqlstate, "no rehearsals" in raised.value.diag.message_hint) == ("IB002", True)
+
+
 def test_the_largest_claim_is_well_formed(db):
     with pytest.raises(psycopg.Error) as raised:
         complete(db, "9223372036854775807.2147483647.2147483647")

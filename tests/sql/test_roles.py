@@ -11,7 +11,7 @@ ROLES = ["inboxd_sidecar", "inboxd_handler", "inboxd_service", "inboxd_operator"
 TABLES = ["inbox_messages", "inbox_offsets", "inbox_instances", "inbox_rejects", "inbox_conflicts", "inbox_audit",
           "inbox_binding", "inbox_subscriptions", "inbox_schema_version", "inbox_janitor", "inbox_dead_topic", "inbox_handlers", "inbox_consumers", "inbox_renames", "inbox_pauses",
           "messages", "dead_groups", "handlers", "consumers", "outbox", "outbox_relay", "events", "request_states"]
-ALL_TABLES = [*TABLES, "outboxevent", "requests"]
+ALL_TABLES = [*TABLES, "outboxevent", "requests", "inbox_claim_secrets"]
 READ = {(table, "SELECT") for table in TABLES}
 MAY = {
     "inboxd_sidecar": {(table, right) for table in TABLES[:3] for right in ("SELECT", "INSERT", "UPDATE")}
@@ -20,7 +20,7 @@ MAY = {
                       | {("inbox_dead_topic", right) for right in ("SELECT", "INSERT", "UPDATE")}
                       | {(table, right) for table in ("inbox_handlers", "inbox_consumers")
                          for right in ("SELECT", "INSERT", "UPDATE", "DELETE")}
-                      | {("inbox_schema_version", "SELECT"), ("inbox_pauses", "SELECT"), ("inbox_renames", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT"), ("consumers", "SELECT")}
+                      | {("inbox_claim_secrets", "INSERT"), ("inbox_schema_version", "SELECT"), ("inbox_pauses", "SELECT"), ("inbox_renames", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT"), ("consumers", "SELECT")}
                       | {("outbox", right) for right in ("SELECT", "UPDATE", "DELETE")}
                       | {("outbox_relay", right) for right in ("SELECT", "INSERT", "UPDATE")} | {("events", "SELECT"), ("request_states", "SELECT")},
     "inboxd_handler": set(),

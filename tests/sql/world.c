@@ -164,6 +164,11 @@ static void open_writer(struct world *world)
 	OK(batch_writer_new(&world->writer, &options, &err));
 }
 
+void world_without_tags(struct world *world)
+{
+	run_sql(world, "DELETE FROM inbox.inbox_claim_secrets");
+}
+
 static int set_up(void **state, enum ordering ordering)
 {
 	static int count;
@@ -175,6 +180,7 @@ static int set_up(void **state, enum ordering ordering)
 	world->psql = connect_psql();
 	open_db(world);
 	OK(instance_register(world->db, "test", "", &world->me, &err));
+	world_without_tags(world);
 	open_writer(world);
 	take_orders(world);
 	return 0;

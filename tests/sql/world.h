@@ -42,6 +42,8 @@ int world_setup_unordered(void **state);
 int world_setup_by_partition(void **state);
 int world_teardown(void **state);
 
+/* The instances give claims without a tag, as those of an earlier sidecar do: '9001.1.17'. */
+void world_without_tags(struct world *world);
 /* SQL with `inbox.` for the schema. */
 void run_sql(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int64_t ask(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));

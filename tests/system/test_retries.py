@@ -1,5 +1,6 @@
 """Messages whose handler does not simply answer done."""
 
+import psycopg
 import pytest
 
 from support.scripts import always, by_id, DONE, SETTLED
@@ -114,6 +115,22 @@ def test_complete_in_the_handlers_transaction_settles(inboxd, handler, send, inb
     eventually(lambda: inboxd.metric("inboxd_deliveries_total", outcome="settled") == 1)
 
 
+def test_complete_names_the_handler_and_no_neighbour_can_call_it(inboxd, handler, send, inbox):
+    """The sidecar is killed before an answer, so only complete() can have stored the name."""
+    client = handler(inboxd, always(NEVER), name="rechnung-\u00fc")
+    send("x")
+    send("y")
+    mine, other = client.wait_event("x"), client.wait_event("y")
+    numbers, rest = other.claim.split(".")[:3], mine.claim.split(".")[3:]
+    for guess in (".".join(numbers), ".".join([*numbers, rest[0]]), ".".join([*numbers, *rest])):
+        with pytest.raises(psycopg.Error) as raised:
+            inbox.execute("SELECT inbox.complete(%s)", [guess])
+        assert raised.value.sqlstate == "IB001"
+    inbox.execute("SELECT inbox.complete(%s)", [mine.claim])
+    inboxd.kill()
+    assert inbox.value("SELECT array_agg(handler ORDER BY event_id) FROM inbox.inbox_messages") == ["rechnung-\u00fc", None]
+
+
 def test_settled_without_complete_is_a_retry(start_inboxd, handler, send, inbox):
     sidecar = start_inboxd(retry={"max_attempts": 2})
     client = handler(sidecar, always(SETTLED))
@@ -123,8 +140,6 @@ def test_settled_without_complete_is_a_retry(start_inboxd, handler, send, inbox)
 
 
 def test_a_lost_claim_rolls_the_effects_back(start_inboxd, handler, send, inbox):
-    import psycopg
-
     sidecar = start_inboxd()
     claims = []
 

@@ -587,6 +587,22 @@ static void a_string_of_any_bytes_is_written(void **state)
 	}
 }
 
+/* RFC 4648 section 10, and the two digits that differ from base64. */
+static void base64url_has_no_padding_and_digits_for_urls(void **state)
+{
+	static const char *const rows[][2] = { { "", "" }, { "f", "Zg" }, { "fo", "Zm8" },
+		{ "foo", "Zm9v" }, { "foob", "Zm9vYg" }, { "\xfb\xef\xbe\xff", "----_w" },
+		{ "\xff\xff\xfe\xff\xff", "___-__8" } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char out[16] = "";
+
+		*base64url_put(out, bytes_of(rows[i][0])) = '\0';
+		assert_string_equal(out, rows[i][1]);
+	}
+}
+
 static void base64_is_decoded_strictly(void **state)
 {
 	const struct {
@@ -686,6 +702,7 @@ int main(void)
 		cmocka_unit_test(a_stream_has_its_own_limits),
 		cmocka_unit_test(the_deepest_text_stays_within_the_reserve),
 		cmocka_unit_test(a_string_of_any_bytes_is_written),
+		cmocka_unit_test(base64url_has_no_padding_and_digits_for_urls),
 		cmocka_unit_test(base64_is_decoded_strictly),
 		cmocka_unit_test(every_failed_allocation_is_a_fault),
 	};

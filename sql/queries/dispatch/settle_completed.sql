@@ -1,5 +1,6 @@
--- Whether inbox.complete() has completed rows (rule R8). Those without the name of their handler get it: a HOT update while
--- the page has room. inbox.call_handler() writes the name itself, and rows that have it are only read.
+-- Whether inbox.complete() has completed rows (rule R8). Usually it has written the name of their handler, as
+-- inbox.call_handler() does, and the rows are only read. With the claim of an earlier sidecar it does not know the name: then
+-- the rows get it here, a HOT update while the page has room.
 -- Caller: store/claims/settle.c. Index: inbox_messages_seq_key; no index changes.
 -- Named: with any statistics its plan is this index.
 -- $1 own id, $2 seqs, $3 the delivery count all of them have, $4 the handler that had all of them. Back: how many are

@@ -3,7 +3,7 @@
 -- Caller: store/claims/settle.c. Index: inbox_messages_seq_key; a HOT update.
 -- $1 own id, $2 seqs, $3 delivery counts, $4 handlers (NULL or less of them: no name). Back: seq,
 -- delivery count, the outcome recorded under that claim (0 processed, 1 dead, NULL none: its lock was in the way), and
--- whether the row had no handler: then inbox.complete() has completed it, and no settle has.
+-- whether the row had no handler: then inbox.complete() has completed it with the claim of an earlier sidecar, and no settle has.
 -- CASE: as in settle_done.
 WITH state AS MATERIALIZED (
     SELECT m.seq, m.delivery_count,

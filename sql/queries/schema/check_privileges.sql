@@ -21,6 +21,7 @@ FROM (VALUES
     ('inbox.inbox_messages'::regclass, 'SELECT'), ('inbox.inbox_messages', 'INSERT'), ('inbox.inbox_messages', 'UPDATE'),
     ('inbox.inbox_offsets', 'SELECT'), ('inbox.inbox_offsets', 'INSERT'), ('inbox.inbox_offsets', 'UPDATE'),
     ('inbox.inbox_instances', 'SELECT'), ('inbox.inbox_instances', 'INSERT'), ('inbox.inbox_instances', 'UPDATE'),
+    ('inbox.inbox_claim_secrets', 'INSERT'),
     ('inbox.inbox_rejects', 'SELECT'), ('inbox.inbox_rejects', 'INSERT'),
     ('inbox.inbox_conflicts', 'SELECT'), ('inbox.inbox_conflicts', 'INSERT'),
     ('inbox.inbox_dead_topic', 'SELECT'), ('inbox.inbox_dead_topic', 'INSERT'), ('inbox.inbox_dead_topic', 'UPDATE'),

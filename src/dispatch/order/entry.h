@@ -95,6 +95,7 @@ struct settling {
 	const struct job *job; /* the transaction that has its verdict; NULL = none */
 	bool deferred;         /* in no list: it waits for the verdict before it in its lane */
 	int64_t retry_at_ms;   /* when to try again */
+	bool repeated;         /* a transaction with its verdict may be committed */
 	int refusals;          /* failed tries in a row with an error that its row can cause */
 	bool set_aside;        /* its verdict is set aside: see refused_verdicts.h */
 	int set_aside_tries;

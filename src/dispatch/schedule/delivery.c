@@ -8,9 +8,11 @@
 
 #include "base/faultpoint.h"
 #include "base/log.h"
+#include "base/text/digest.h"
 #include "base/text/numbers.h"
 #include "base/time/clock.h"
 #include "dispatch/schedule/ordered_batch.h"
+#include "json/text.h"
 
 #define CACHE_LINE        ((size_t)64)
 #define MESSAGE_BYTES     ((size_t)768) /* most are not larger, with all they point to */
@@ -177,19 +179,42 @@ void deliveries_lose(struct schedule *schedule, struct connection *connection)
 	}
 }
 
+#define TAG_BYTES   12
+#define TAG_LENGTH  16 /* in base64url */
+#define NAME_LENGTH ((PROTOCOL_MAX_NAME * 4 + 2) / 3)
+#define CLAIM_BYTES (sizeof("....") + (size_t)3 * DIGITS_MAX + NAME_LENGTH + TAG_LENGTH)
+
 struct head_texts {
 	char id[DELIVERY_ID_BYTES];
-	char claim[sizeof("..") + (size_t)3 * DIGITS_MAX];
+	/* Both are one text for the hash. */
+	struct {
+		struct claim_secret secret;
+		char claim[CLAIM_BYTES];
+	} signed_text;
 };
 
-static void add_claim(char *out, const struct message *message, int32_t instance)
+/* inbox.read_claim() in the schema says what a claim is made of, and checks it. */
+static void add_claim(
+	const struct schedule *schedule, const struct entry *entry, struct head_texts *texts)
 {
-	out = digits_put(out, message->seq);
-	*out++ = '.';
-	out = digits_put(out, message->delivery_count);
-	*out++ = '.';
-	out = digits_put(out, instance);
-	*out = '\0';
+	const struct dispatch_options *options = &schedule->context->options;
+	const char *start = (const char *)&texts->signed_text;
+	unsigned char digest[32];
+	char *end = digits_put(texts->signed_text.claim, entry->message->seq);
+
+	texts->signed_text.secret = options->claim_secret;
+	*end++ = '.';
+	end = digits_put(end, entry->message->delivery_count);
+	*end++ = '.';
+	end = digits_put(end, options->instance);
+	*end++ = '.';
+	end = base64url_put(end, bytes_of(entry->queue->id.name));
+	/* It fails only if libcrypto is broken. Then inbox.complete() refuses the claim. */
+	(void)digester_sha256(
+		schedule->digester, (struct bytes){ start, (size_t)(end - start) }, digest);
+	*end++ = '.';
+	end = base64url_put(end, (struct bytes){ digest, TAG_BYTES });
+	*end = '\0';
 }
 
 static struct delivery_head head_of(
@@ -198,10 +223,10 @@ static struct delivery_head head_of(
 	const struct message *message = entry->message;
 
 	delivery_id(entry, texts->id);
-	add_claim(texts->claim, message, schedule->context->options.instance);
+	add_claim(schedule, entry, texts);
 	return (struct delivery_head){
 		.id = texts->id,
-		.claim = texts->claim,
+		.claim = texts->signed_text.claim,
 		.seq = message->seq,
 		.attempt = message->retry_count + 1,
 		.consumer = message->consumer,

@@ -34,8 +34,9 @@ struct schedule {
 	uint64_t next_call;
 	size_t turn; /* place in the list of handlers of the one that comes first */
 	struct event_renderer *renderer;
-	struct buf rendered; /* scratch: the event of one message */
-	struct buf line;     /* scratch: the line to send */
+	struct digester *digester; /* for the tags of claims */
+	struct buf rendered;       /* scratch: the event of one message */
+	struct buf line;           /* scratch: the line to send */
 };
 
 /* FAULT_MEMORY. */

@@ -9,6 +9,7 @@
  *
  * Without a valid lease nothing is delivered.
  */
+#include "base/text/digest.h"
 #include "dispatch/schedule/schedule.h"
 
 #define BATCH_LIMIT 1000 /* messages in one deliver_batch */
@@ -18,16 +19,20 @@
 
 int schedule_init(struct schedule *schedule, struct handler_groups *groups, struct err *err)
 {
+	int r;
+
 	schedule->context = groups->context;
 	schedule->order = groups->order;
 	schedule->groups = groups;
 	schedule->table = groups->table;
-	return event_renderer_new(&schedule->renderer, err);
+	r = digester_new(&schedule->digester, err);
+	return r != 0 ? r : event_renderer_new(&schedule->renderer, err);
 }
 
 void schedule_fini(struct schedule *schedule)
 {
 	event_renderer_free(schedule->renderer);
+	digester_free(schedule->digester);
 	buf_fini(&schedule->rendered);
 	buf_fini(&schedule->line);
 }

@@ -395,7 +395,7 @@ static int read_states(const struct settling *s, enum settle_status held, struct
 			continue;
 		row->status = rows_is_null(rows, i, 2) ? held : status_of(row, rows, i);
 		row->events_dropped = settle_emits(row) && row->status == SETTLE_COMPLETED &&
-				      rows_bool(rows, i, 3);
+				      (!row->repeated || rows_bool(rows, i, 3));
 	}
 	return 0;
 }

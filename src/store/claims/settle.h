@@ -47,6 +47,7 @@ struct settle_row {
 	const char *error_code;
 	const char *handler; /* handler of the delivery; borrowed; NULL = none */
 	bool follows;        /* an earlier row of its lane is in the list */
+	bool repeated; /* an earlier settle of it may be committed, because its answer was lost */
 	bool expects_completed; /* its handler says so: this is checked before anything else is written */
 	struct bytes result; /* JSON for jsonb; missing leaves the column unchanged */
 	/* Events that a PROCESSED row emits in the order of the list: a JSON array for jsonb; missing = none */

@@ -5,6 +5,7 @@
 #include "store/leases/instance.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/faultpoint.h"
@@ -25,6 +26,17 @@ static int32_t draw_id(void)
 		id = (int32_t)(random_u64() >> 33);
 	while (id == 0);
 	return id;
+}
+
+static int take_secret(struct claim_secret *out, struct bytes found, struct err *err)
+{
+	if (found.length != sizeof(out->bytes))
+		return err_set(err, FAULT_DATABASE,
+			"inbox_claim_secrets has a secret of %zu bytes, not of %zu: a trigger or a "
+			"default of the table was changed",
+			found.length, sizeof(out->bytes));
+	memcpy(out->bytes, found.data, sizeof(out->bytes));
+	return 0;
 }
 
 int instance_register(
@@ -51,7 +63,7 @@ int instance_register(
 			"%s.inbox_instances",
 			REGISTER_TRIES, db_schema(db));
 	out->first_low_seq = rows_int(rows, 0, 0);
-	return 0;
+	return take_secret(&out->claim_secret, rows_bytes(rows, 0, 1), err);
 }
 
 /* The statement updates only an unfenced row, so an empty result means that this instance is

@@ -12,9 +12,15 @@
 #include "base/buf.h"
 #include "store/pg/db.h"
 
+/* What makes the tags of claims (inbox.read_claim() in the schema). Handlers must not know it. */
+struct claim_secret {
+	unsigned char bytes[16];
+};
+
 struct instance {
 	int32_t id;            /* random, 31 bits, never 0 */
 	int64_t first_low_seq; /* no row of this instance has a lower seq */
+	struct claim_secret claim_secret;
 	/* clock_now_ms() before the statement was sent; the lease counts from this time */
 	int64_t sent_ms;
 };

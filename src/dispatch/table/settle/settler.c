@@ -77,6 +77,7 @@ static void add_entry(struct job *job, struct entry *entry)
 	row->lane = entry->in_lane.unsettled ? entry->lane->id : 0;
 	row->follows = lanes_verdict_before(entry) != NULL;
 	row->expects_completed = entry->end == END_SETTLED;
+	row->repeated = entry->settling.repeated;
 	entry->settling.job = job;
 	/* Borrowed: a queue is not freed while it has entries. */
 	row->handler = entry->queue == NULL ? NULL : entry->queue->id.name;
@@ -254,6 +255,8 @@ static void settled(struct table *table, const struct job *job, size_t i, enum s
 	case SETTLE_BEHIND:
 		if (status == SETTLE_OPEN && db_error_may_be_row(&job->err))
 			entry->settling.refusals += entry->settling.refusals < REFUSALS_MOST;
+		else if (status == SETTLE_OPEN)
+			entry->settling.repeated = true;
 		TAILQ_INSERT_HEAD(&table->order->verdicts.entries, entry, link);
 		table->order->verdicts.count++;
 		break;
