@@ -395,14 +395,25 @@ static void advance_partitions(struct ingest *ingest)
 		adoption_step(ingest);
 }
 
+/* When a look has found that something is different. Without a look, and while names are in doubt, every few seconds. */
+static bool is_peek_due(const struct ingest *ingest, int64_t now_ms)
+{
+	struct admission_look look = admission_look(ingest->options.admission);
+
+	if (look.at_ms != 0 && !ingest->audiences.doubtful)
+		return look.version != ingest->round.peeked_version;
+	return now_ms >= ingest->round.peek_at_ms;
+}
+
 static void peek(struct ingest *ingest)
 {
 	int64_t now_ms = clock_now_ms();
 
-	if (now_ms < ingest->round.peek_at_ms || ingest->outage.down || flow_is_halted(ingest) ||
+	if (!is_peek_due(ingest, now_ms) || ingest->outage.down || flow_is_halted(ingest) ||
 		store_batch_has_work(ingest))
 		return;
 	ingest->round.peek_at_ms = now_ms + PEEK_EVERY_MS;
+	ingest->round.peeked_version = admission_look(ingest->options.admission).version;
 	if (partitions_number(&ingest->partitions, partition_is_ours) > 0)
 		db_outage_peek(ingest);
 }

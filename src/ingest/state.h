@@ -46,8 +46,9 @@ struct round {
 	bool closing; /* the last offsets are committed; the group is being left */
 	unsigned resets_seen;
 	int64_t peek_at_ms;
-	int64_t collected; /* records that are not in `rate` yet */
-	struct rate rate;  /* of records, in waits of ingest.batch_wait */
+	int64_t collected;      /* records that are not in `rate` yet */
+	struct rate rate;       /* of records, in waits of ingest.batch_wait */
+	int64_t peeked_version; /* of the look before the last peek */
 };
 
 /* batch/collect.c: turns records into messages; scratch memory and prepared rules. */
@@ -119,7 +120,9 @@ struct audiences {
 	bool defined;  /* the own definitions are in the table */
 	/* an epoch was raised: the names must be compared before the next batch */
 	bool doubtful;
-	int64_t at_ms; /* when the table is read again */
+	int64_t at_ms; /* when the table is read again, if a look does not say that nothing has changed */
+	int64_t version; /* of the look before it was read */
+	int64_t kept_ms; /* when the own consumers were noted */
 };
 
 /* partitions/acquire.c: in progress; they take turns, each for a slice of time. */
@@ -132,7 +135,8 @@ struct acquisitions {
 /* partitions/adoption.c */
 struct adoption {
 	int64_t at_ms; /* the next attempt */
-	bool away;     /* the partitions adopted before the instance became away are given up */
+	int64_t tried_ms;
+	bool away; /* the partitions adopted before the instance became away are given up */
 };
 
 /* partitions/rebalance.c: the schema belongs to this cluster and group (rule R18). */

@@ -5,6 +5,18 @@ from mutants.mutant import edit, mutant
 PAUSE = "system/test_pause.py::"
 
 MUTANTS = [
+    mutant("R7", "a look does not see pauses",
+           edit("sql/queries/dispatch/look_at_table.sql", "string_agg(concat_ws(',', x.kind, x.name, x.ingest)", "string_agg(concat_ws(',', 1)"),
+           tests=["sql/test_store_claims.c::a_look_finds_what_has_changed"]),
+    mutant("R7", "a look does not see that an owner has changed",
+           edit("sql/queries/dispatch/look_at_table.sql", "FROM inbox.inbox_offsets o WHERE o.owner = $1::int)), 0),", "FROM inbox.inbox_offsets o WHERE $1::int > 0)), 0),"),
+           tests=["sql/test_store_claims.c::a_look_finds_what_has_changed"]),
+    mutant("R7", "a look finds no row that is due",
+           edit("sql/queries/dispatch/look_at_table.sql", "THEN 0\n", "THEN NULL\n"),
+           tests=["sql/test_store_claims.c::a_look_finds_when_the_next_row_is_due"]),
+    mutant("R7", "a look counts for ever",
+           edit("src/model/admission/admission.c", "if (look.at_ms == 0 || clock_now_ms() - look.at_ms >= look.recent_ms)", "if (look.at_ms < 0)"),
+           tests=["unit/test_admission.c::a_look_counts_while_it_is_recent"]),
     mutant("R29", "new rows of a paused stream are born claimed",
            edit("src/model/admission/admission.c", "\tif (entry->paused) {\n", "\tif (false) {\n"),
            edit("src/dispatch/order/entries.c", "if (context_is_stopping(order->context) || !where.assigned || where.paused)\n\t\tentry_return(order, entry);\n\telse if (arrival",

@@ -656,6 +656,106 @@ static void gauges_count_waiting_dead_and_unhandled_messages(void **state)
 	routing_free(routing);
 }
 
+static struct table_look look_at(struct world *world, const char *change)
+{
+	const struct stream_ref items[] = { { "orders", 0, "", ORDERING_KEY } };
+	const struct look_request request = { world->me.id, { items, 1 }, 15000, 600000 };
+	struct table_look found;
+
+	if (change != NULL)
+		run_sql(world, "%s", change);
+	OK(waiting_rows_look(world->db, &request, &found, &err));
+	return found;
+}
+
+static void a_look_finds_when_the_next_row_is_due(void **state)
+{
+	struct world *world = *state;
+	int64_t due_in_ms;
+
+	assert_int_equal(look_at(world, NULL).due_in_ms, INT64_MAX);
+	waiting(world, "a", PLACEMENT_PARKED);
+	waiting(world, "b", PLACEMENT_WAITING);
+	due_in_ms = look_at(world,
+		"UPDATE inbox.inbox_messages SET available_at = now() + interval '1 min'"
+		" WHERE event_id = 'b'")
+			    .due_in_ms;
+	assert_in_range(due_in_ms, 30000, 60000);
+	assert_int_equal(
+		look_at(world,
+			"UPDATE inbox.inbox_messages SET available_at = now() WHERE event_id = 'b'")
+			.due_in_ms,
+		0);
+}
+
+/* Each change is one that another read must find. */
+static void a_look_finds_what_has_changed(void **state)
+{
+	static const struct {
+		const char *change;
+		bool handlers;
+		bool consumers;
+	} changes[] = {
+		{ "UPDATE inbox.inbox_instances SET heartbeat_at = now()", false, false },
+		{ "INSERT INTO inbox.inbox_pauses (kind, name) VALUES ('topic', 'orders')", true,
+			false },
+		{ "UPDATE inbox.inbox_pauses SET ingest = true", true, false },
+		{ "DELETE FROM inbox.inbox_pauses", true, false },
+		{ "INSERT INTO inbox.inbox_handlers (name, consumer, subscriptions, memory, "
+		  "known_since, connected_at, last_seen_at)"
+		  " VALUES ('mail', 'b', '[]', '1 min', now(), now(), now())",
+			true, false },
+		{ "UPDATE inbox.inbox_handlers SET last_seen_at = now()", false, false },
+		{ "UPDATE inbox.inbox_handlers SET last_seen_at = now() - interval '1 hour'", true,
+			false },
+		{ "UPDATE inbox.inbox_instances SET handlers = '[{\"name\": \"mail\", "
+		  "\"consumer\": \"b\"}]'",
+			true, false },
+		{ "UPDATE inbox.inbox_handlers SET subscriptions = '[{\"topic\": \"x\"}]'", true,
+			false },
+		{ "INSERT INTO inbox.inbox_consumers (name, ordering, memory) VALUES ('c', 'key', "
+		  "'1 min')",
+			false, true },
+		{ "UPDATE inbox.inbox_consumers SET listed_at = listed_at - interval '1 s'", false,
+			false },
+		{ "UPDATE inbox.inbox_consumers SET listed_at = now() - interval '1 hour' WHERE "
+		  "name = 'c'",
+			false, true },
+		{ "UPDATE inbox.inbox_offsets SET next_offset = next_offset + 1", false, true },
+		{ "UPDATE inbox.inbox_offsets SET epoch = epoch + 1", false, true },
+		{ "UPDATE inbox.inbox_offsets SET owner = NULL", false, true },
+	};
+	struct world *world = *state;
+	struct table_look before;
+
+	waiting(world, "a", PLACEMENT_PARKED); /* the partition is taken before it */
+	before = look_at(world, NULL);
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		struct table_look after = look_at(world, changes[i].change);
+
+		if ((after.handlers_version != before.handlers_version) != changes[i].handlers ||
+			(after.consumers_version != before.consumers_version) !=
+				changes[i].consumers)
+			fail_msg("after: %s: %d %d", changes[i].change,
+				after.handlers_version != before.handlers_version,
+				after.consumers_version != before.consumers_version);
+		before = after;
+	}
+}
+
+static void a_look_finds_an_orphaned_partition(void **state)
+{
+	struct world *world = *state;
+
+	waiting(world, "a", PLACEMENT_PARKED);
+	assert_false(look_at(world, NULL).orphans);
+	assert_false(look_at(world, "UPDATE inbox.inbox_offsets SET owner = NULL").orphans);
+	assert_true(look_at(
+		world, "UPDATE inbox.inbox_offsets SET updated_at = now() - interval '16 s'")
+			    .orphans);
+	assert_false(look_at(world, "DELETE FROM inbox.inbox_messages").orphans);
+}
+
 static void gauges_count_each_consumer_and_the_rows_of_unknown_ones(void **state)
 {
 	struct world *world = *state;
@@ -938,6 +1038,9 @@ int main(void)
 		TEST_UNORDERED(without_order_every_parked_row_is_released_by_a_subscription),
 		TEST(each_stream_reports_whether_rows_wait),
 		TEST(gauges_count_waiting_dead_and_unhandled_messages),
+		TEST(a_look_finds_when_the_next_row_is_due),
+		TEST(a_look_finds_what_has_changed),
+		TEST(a_look_finds_an_orphaned_partition),
 		TEST(gauges_count_each_consumer_and_the_rows_of_unknown_ones),
 		TEST(gauges_count_the_rows_of_many_consumers),
 		TEST(a_known_consumer_without_a_name_hides_no_other),

@@ -655,6 +655,25 @@ static void streams_of_a_partition_are_placed_apart(void **state)
 	admission_free(admission);
 }
 
+static void a_look_counts_while_it_is_recent(void **state)
+{
+	struct admission *admission = an_admission(ORDERING_KEY, 10, 1000);
+	struct admission_look look = { clock_now_ms(), LONG_MS, 7, true };
+
+	(void)state;
+	assert_int_equal(admission_look(admission).at_ms, 0);
+	assert_false(admission_is_unchanged(admission, 0));
+	admission_set_look(admission, look);
+	assert_true(admission_look(admission).orphans);
+	assert_true(admission_is_unchanged(admission, 7));
+	assert_false(admission_is_unchanged(admission, 8));
+	look.at_ms -= LONG_MS;
+	admission_set_look(admission, look);
+	assert_int_equal(admission_look(admission).at_ms, 0);
+	assert_false(admission_is_unchanged(admission, 7));
+	admission_free(admission);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -692,6 +711,7 @@ int main(void)
 		cmocka_unit_test(without_memory_no_partition_is_partly_created),
 		cmocka_unit_test(without_memory_no_admission_is_created),
 		cmocka_unit_test(a_lane_is_in_the_set_once),
+		cmocka_unit_test(a_look_counts_while_it_is_recent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -136,7 +136,7 @@ static const struct {
 		"\"5\" is not a duration; write a whole number with ms, s, m, h, d, w or y, such as 30s" },
 	{ "worker", "poll", "1.5s",
 		"\"1.5s\" is not a duration; write a whole number with ms, s, m, h, d, w or y, such as 30s" },
-	{ "worker", "poll", "never", "\"never\" is not possible here; write a duration such as 1s" },
+	{ "worker", "poll", "never", "\"never\" is not possible here; write a duration such as 5s" },
 	{ "worker", "poll", "9ms", "\"9ms\" is too small; write at least 10ms" },
 	{ "worker", "poll", "0", "\"0\" is too small; write at least 10ms" },
 	{ "worker", "lease", "2s", "\"2s\" is too small; write at least 3s" },

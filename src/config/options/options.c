@@ -386,10 +386,13 @@ const struct option option_table[] = {
 	{ "worker", "claim_batch", OPTION_INT, .text = "500", .min = 1, .max = 100000,
 		AT(worker.claim_batch),
 		.help = "Maximum number of rows that one statement claims." },
-	{ "worker", "poll", OPTION_DURATION, .text = "1s", .min = 10, .max = HOUR,
+	{ "worker", "poll", OPTION_DURATION, .text = "5s", .min = 10, .max = HOUR,
 		AT(worker.poll),
 		.help = "Interval between two searches for due rows. It is twice as long "
-			"when the last search found none." },
+			"when the last search found none. Every five seconds, or every "
+			"third of `worker.lease` if that is shorter, inboxd reads when "
+			"the next row is due. With the default, it searches at that time "
+			"only. A shorter or longer interval is kept." },
 	/* There are three heartbeats a lease; below 3s a short pause of PostgreSQL would end it. */
 	{ "worker", "lease", OPTION_DURATION, .text = "15s", .min = 3 * SECOND, .max = HOUR,
 		AT(worker.lease),

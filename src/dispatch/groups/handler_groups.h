@@ -58,7 +58,8 @@ struct handler_groups {
 	uint64_t changes;       /* of handlers, so far */
 	bool exchange_soon;     /* something changed that the table should have */
 	int64_t exchanged_ms;   /* when the last exchange began */
-	int64_t exchange_at_ms; /* the next one, if nothing changes */
+	int64_t exchange_at_ms; /* the next one, if nothing changes or no look says so */
+	int64_t exchanged_version; /* of the last look before the last exchange; 0: exchange in any case */
 };
 
 void handler_groups_init(struct handler_groups *groups, struct order *order, struct table *table);

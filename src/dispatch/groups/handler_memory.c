@@ -1,7 +1,9 @@
 /*
  * See handler_memory.h. The exchange writes the handlers of this instance to inbox_handlers and reads those of all
- * instances. It is made before the first message is routed or claimed, every third of a lease, and soon after a
- * hello, after the end of a handler's last connection, and after a notification.
+ * instances. It is made before the first message is routed or claimed, every third of a lease if a look at the table says that
+ * something changed or there is no look (maintenance_jobs.c), and soon after a hello, after the end of a handler's last connection,
+ * and after a notification. Without a change it is made more seldom: the time when a handler was last seen counts if this
+ * process is killed.
  *
  * Race: a handler connects or leaves while the exchange runs. The result is older than that, so it is ignored for this
  * handler: `changed` of the group is compared with the number of changes when the job was made.
@@ -15,9 +17,10 @@
 #include "base/time/clock.h"
 #include "dispatch/table/table.h"
 
-#define A_THIRD  3
-#define PAUSE_MS 200  /* between two exchanges, however often handlers connect and leave */
-#define AGAIN_MS 1000 /* after an exchange that failed, for example because a row is locked */
+#define A_THIRD     3
+#define A_TWENTIETH 20
+#define PAUSE_MS    200  /* between two exchanges, however often handlers connect and leave */
+#define AGAIN_MS    1000 /* after an exchange that failed, for example because a row is locked */
 
 static int64_t memory_ms(const struct handler_groups *groups)
 {
@@ -73,14 +76,31 @@ static struct job *exchange_job(struct handler_groups *groups, int64_t now_ms)
 	return job;
 }
 
+/* A twentieth of inbox.handler_memory, but not more than two leases. */
+static bool was_seen_long_ago(const struct handler_groups *groups, int64_t now_ms)
+{
+	int64_t most_ms = 2 * groups->context->options.config->worker.lease;
+	int64_t part_ms = memory_ms(groups) / A_TWENTIETH;
+
+	return now_ms >= groups->exchanged_ms + (part_ms < most_ms ? part_ms : most_ms);
+}
+
+static bool is_due(const struct handler_groups *groups, int64_t now_ms)
+{
+	if (groups->exchange_soon && now_ms >= groups->exchanged_ms + PAUSE_MS)
+		return true;
+	return now_ms >= groups->exchange_at_ms &&
+	       (!looks_are_recent(groups->table, now_ms) ||
+		       groups->exchanged_version != groups->table->looks.handlers_version ||
+		       was_seen_long_ago(groups, now_ms));
+}
+
 void handler_memory_run(struct handler_groups *groups, int64_t now_ms)
 {
 	struct table *table = groups->table;
-	bool due = now_ms >= groups->exchange_at_ms ||
-		   (groups->exchange_soon && now_ms >= groups->exchanged_ms + PAUSE_MS);
 	struct job *job;
 
-	if (!due || table->database.under_way[JOB_HANDLERS] ||
+	if (!is_due(groups, now_ms) || table->database.under_way[JOB_HANDLERS] ||
 		context_is_stopping(groups->context) || jobs_are_on_hold(table, now_ms) ||
 		!jobs_may_give(table))
 		return;
@@ -89,6 +109,7 @@ void handler_memory_run(struct handler_groups *groups, int64_t now_ms)
 		return; /* no memory now; the next round tries again */
 	groups->exchange_soon = false;
 	groups->exchanged_ms = now_ms;
+	groups->exchanged_version = table->looks.handlers_version;
 	groups->exchange_at_ms = now_ms + groups->context->options.config->worker.lease / A_THIRD;
 	jobs_give(table, job);
 }
@@ -189,6 +210,7 @@ void handler_memory_take(struct handler_groups *groups, const struct job *job)
 	} else {
 		groups->exchanged_ms = clock_now_ms();
 		groups->exchange_at_ms = groups->exchanged_ms + AGAIN_MS;
+		groups->exchanged_version = 0;
 	}
 	context_request_round(groups->context);
 }

@@ -36,7 +36,7 @@ void jobs_give(struct table *table, struct job *job)
 	if (job->kind != JOB_SETTLE && job->kind != JOB_RAISE && job->kind != JOB_HANDLERS)
 		table->database.last_was_leased = job->kind == JOB_LEASED;
 	if (job->kind != JOB_RESCUE && job->kind != JOB_HOLDS && job->kind != JOB_HANDLERS &&
-		job->kind != JOB_LEASED)
+		job->kind != JOB_LEASED && job->kind != JOB_LOOK)
 		table->claimer.last_was_claim = job->kind == JOB_DUE || job->kind == JOB_LANES;
 	worker_pool_give(table->pool, job);
 }

@@ -3,6 +3,9 @@
  * - The sweep finds parked rows that can be claimed now and that memory does not know about (rule R13). Memory
  *   is only a copy, so the sweep is what guarantees that no parked row is forgotten.
  * - The gauges count what waits in the table.
+ * - The look says whether the periodic reads would find something: the search for due rows, the exchange of handlers and, in
+ *   ingest, the reads of consumers, own partitions and orphans. A sidecar that has nothing to do makes this one read
+ *   instead of them. They take place as if there was no look when there was none for a while.
  * - The rescue gives back the rows of a claim whose answer was lost (rule R3).
  * - The check of held rows finds out whether other instances still hold them (key_holds.h).
  */
@@ -26,6 +29,11 @@
 /* ... and the expensive ones (dead messages, oldest snapshot of the server) this often. */
 #define SLOW_GAUGES_EVERY_MS 10000
 #define GAUGES_PACE          50 /* counting takes at most a fiftieth of the time */
+
+/* Or a third of a lease, if that is shorter. */
+#define LOOK_EVERY_MS        5000
+#define A_THIRD              3
+#define LOOKS_RECENT         2 /* a look is recent for this number of intervals */
 
 #define COUNT(array)         (sizeof(array) / sizeof((array)[0]))
 
@@ -177,6 +185,55 @@ static void gauge(struct table *table, int64_t now_ms)
 	if (job->gauges.expensive)
 		gauges->slow_at_ms = now_ms + SLOW_GAUGES_EVERY_MS;
 	jobs_give(table, job);
+}
+
+static int64_t look_every_ms(const struct table *table)
+{
+	int64_t third_ms = table->context->options.config->worker.lease / A_THIRD;
+
+	return third_ms < LOOK_EVERY_MS ? third_ms : LOOK_EVERY_MS;
+}
+
+bool looks_are_recent(const struct table *table, int64_t now_ms)
+{
+	return table->looks.given_ms != 0 &&
+	       now_ms - table->looks.given_ms < LOOKS_RECENT * look_every_ms(table);
+}
+
+static void look(struct table *table, int64_t now_ms)
+{
+	const struct config *config = table->context->options.config;
+	struct job *job;
+
+	if (table->database.under_way[JOB_LOOK] || now_ms < table->looks.at_ms)
+		return;
+	table->looks.at_ms = now_ms + look_every_ms(table);
+	job = jobs_new(table, JOB_LOOK);
+	if (job == NULL)
+		return;
+	(void)jobs_add_own(table, job, false); /* without memory for them: no stream */
+	job->look.lease_ms = config->worker.lease;
+	job->look.memory_ms = config->inbox.handler_memory;
+	jobs_give(table, job);
+}
+
+/* The time until a row is due counts from a moment before now, so the search is a little late and finds the row. With a longer
+ * worker.poll, the user wants fewer searches. */
+static void look_finished(struct table *table, const struct job *job)
+{
+	const struct table_look *found = &job->look.found;
+	struct looks *looks = &table->looks;
+	int64_t now_ms = clock_now_ms();
+
+	looks->given_ms = job->given_ms;
+	looks->due_ms = found->due_in_ms == INT64_MAX ? INT64_MAX : now_ms + found->due_in_ms;
+	looks->handlers_version = found->handlers_version;
+	if (looks->due_ms < table->claimer.poll_at_ms &&
+		table->context->options.config->worker.poll <= LOOK_EVERY_MS)
+		table->claimer.poll_at_ms = looks->due_ms;
+	admission_set_look(table->context->options.admission,
+		(struct admission_look){ now_ms, LOOKS_RECENT * look_every_ms(table),
+			found->consumers_version, found->orphans });
 }
 
 static bool is_listed(const char *const values[METRIC_LABELS], const void *backlogs)
@@ -339,6 +396,8 @@ static void key_holds_finished(struct table *table, const struct job *job)
 void maintenance_run(struct table *table, int64_t now_ms)
 {
 	if (jobs_may_give(table))
+		look(table, now_ms);
+	if (jobs_may_give(table))
 		sweep(table, now_ms);
 	if (jobs_may_give(table))
 		gauge(table, now_ms);
@@ -349,6 +408,7 @@ static void (*const finishers[JOB_KINDS])(struct table *table, const struct job 
 	[JOB_RESCUE] = rescue_finished,
 	[JOB_GAUGES] = gauges_finished,
 	[JOB_HOLDS] = key_holds_finished,
+	[JOB_LOOK] = look_finished,
 };
 
 /* A job that failed is made again later. A row that PostgreSQL refuses stops the sweep of its stream only. */

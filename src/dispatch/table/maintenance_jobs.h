@@ -29,7 +29,17 @@ struct gauges_schedule {
 	size_t for_nobody;  /* consumers that were not known and had rows at the last count */
 };
 
-/* Makes the next sweep for parked rows and the next count of the gauges, when they are due. */
+/* The look at the table (look_at_table.sql). */
+struct looks {
+	int64_t at_ms;    /* the next one */
+	int64_t given_ms; /* when the last one that was answered was given; 0: none was */
+	int64_t due_ms;   /* when it found that a row will be due; INT64_MAX: none */
+	int64_t handlers_version;
+};
+/* True while the last look says what the table contains. Otherwise the periodic reads take place. */
+bool looks_are_recent(const struct table *table, int64_t now_ms);
+
+/* Makes the next look, the next sweep for parked rows and the next count of the gauges, when they are due. */
 void maintenance_run(struct table *table, int64_t now_ms);
 /* Checks the rows that other instances hold of our partitions. */
 void maintenance_check_key_holds(struct table *table, int64_t now_ms);

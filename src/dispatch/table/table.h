@@ -29,6 +29,7 @@ struct table {
 	struct claimer claimer;
 	struct sweeps sweeps;
 	struct gauges_schedule gauges;
+	struct looks looks;
 	struct metric *settle_seconds;
 	struct metric *claim_seconds;
 	struct metric *set_aside_gauge;

@@ -80,6 +80,7 @@ void job_free(struct job *job)
 		buf_fini(&job->leased.params);
 		free(job->leased.reply);
 		break;
+	case JOB_LOOK:
 	case JOB_KINDS:
 		break;
 	}
@@ -212,6 +213,18 @@ static int run_handlers(struct db *db, struct job *job)
 	return known_exchange(db, &request, &job->handlers.known, &job->err);
 }
 
+static int run_look(struct db *db, struct job *job)
+{
+	const struct look_request request = {
+		.instance = job->request.instance,
+		.streams = { job->streams.items, job->streams.count },
+		.lease_ms = job->look.lease_ms,
+		.memory_ms = job->look.memory_ms,
+	};
+
+	return waiting_rows_look(db, &request, &job->look.found, &job->err);
+}
+
 static int run_call(struct db *db, struct job *job)
 {
 	const struct sql_calls calls = { job->request.instance, job->call.handler, job->call.rows,
@@ -250,6 +263,7 @@ static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {
 	[JOB_GAUGES] = run_gauges,
 	[JOB_HOLDS] = run_holds,
 	[JOB_HANDLERS] = run_handlers,
+	[JOB_LOOK] = run_look,
 	[JOB_CALL] = run_call,
 	[JOB_CALLABLE] = run_callable,
 	[JOB_LEASED] = run_leased,

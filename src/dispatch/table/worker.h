@@ -31,6 +31,7 @@ enum job_kind {
 	JOB_GAUGES,   /* counts what waits */
 	JOB_HOLDS,    /* reads the state of rows that other instances hold */
 	JOB_HANDLERS, /* exchanges known handlers */
+	JOB_LOOK,     /* looks whether the periodic reads would find something */
 	JOB_CALL,     /* calls a SQL handler */
 	JOB_CALLABLE, /* checks whether a SQL handler can be called */
 	JOB_LEASED,   /* a leased request of a client of the socket */
@@ -124,6 +125,14 @@ struct handlers_job {
 	struct known known;
 };
 
+/* JOB_LOOK. */
+struct look_job {
+	int64_t lease_ms;
+	int64_t memory_ms; /* inbox.handler_memory */
+
+	struct table_look found;
+};
+
 /* JOB_CALL; JOB_CALLABLE without rows. */
 struct call_job {
 	const struct sql_handler *handler; /* borrowed */
@@ -156,6 +165,7 @@ struct job {
 		struct gauges_job gauges;
 		struct key_holds_job holds;
 		struct handlers_job handlers;
+		struct look_job look;
 		struct call_job call;
 		struct leased_job leased;
 	};

@@ -1,7 +1,7 @@
 /*
- * Adopts partitions that are assigned to no member. Every five seconds the thread checks which adopted partitions another
- * instance has taken, gives up those without a handler, and adopts partitions that have waiting
- * messages and no live owner. The database decides: watermarks_orphans() lists the candidates, and
+ * Adopts partitions that are assigned to no member. Every five seconds, and when a look at the table (dispatch) finds such a
+ * partition, the thread checks which adopted partitions another instance has taken, gives up those without a handler, and adopts
+ * partitions that have waiting messages and no live owner. While a recent look finds none, it does not search for them. The database decides: watermarks_orphans() lists the candidates, and
  * watermarks_adopt() succeeds only without another live owner.
  */
 #include "ingest/partitions/flow.h"
@@ -156,19 +156,22 @@ static int adopt(struct ingest *ingest, struct err *err)
 
 void adoption_step(struct ingest *ingest)
 {
+	struct admission_look look = admission_look(ingest->options.admission);
 	int64_t now_ms = clock_now_ms();
 	bool any = partitions_number(&ingest->partitions, partition_is_adopted) > 0;
 	struct err err = ERR_INIT;
 	int r = 0;
 
-	if (now_ms < ingest->adoption.at_ms)
+	if (now_ms < ingest->adoption.at_ms &&
+		!(look.orphans && look.at_ms > ingest->adoption.tried_ms))
 		return;
 	ingest->adoption.at_ms = now_ms + ADOPT_EVERY_MS;
+	ingest->adoption.tried_ms = now_ms;
 	if (any)
 		r = drop_lost(ingest, &err);
 	if (r == 0)
 		r = give_up_unwanted(ingest, &err);
-	if (r == 0)
+	if (r == 0 && (look.at_ms == 0 || look.orphans))
 		r = adopt(ingest, &err);
 	if (r < 0)
 		db_outage_begin(ingest, &err);

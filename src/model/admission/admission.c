@@ -3,7 +3,7 @@
  * wait gives the lock up.
  *
  * Parts, in this order: the consumers and streams, the placement of a batch, the budget, what may wait in the table (dirty and
- * overflow), the routing, and the estimate for backpressure.
+ * overflow), the routing, the estimate for backpressure, and the look at the table.
  *
  * Ingest reserves budget in admission_place() before the transaction, and dispatch releases it after the settle. A
  * transaction that fails must therefore release what it reserved: budget that is lost stays lost until the next
@@ -52,6 +52,7 @@ struct admission {
 		size_t bytes;
 	} wanted;
 	struct admission_limits limits;
+	struct admission_look look;
 	struct listed *consumers;
 	size_t consumer_count;
 	struct consumers names; /* the renames, and the handlers of the consumer without a name */
@@ -714,4 +715,30 @@ int64_t admission_pending(struct admission *admission)
 	pending = admission->waiting + admission->claimed;
 	unlock(admission);
 	return pending;
+}
+
+void admission_set_look(struct admission *admission, struct admission_look look)
+{
+	lock(admission);
+	admission->look = look;
+	unlock(admission);
+}
+
+struct admission_look admission_look(struct admission *admission)
+{
+	struct admission_look look;
+
+	lock(admission);
+	look = admission->look;
+	unlock(admission);
+	if (look.at_ms == 0 || clock_now_ms() - look.at_ms >= look.recent_ms)
+		look.at_ms = 0;
+	return look;
+}
+
+bool admission_is_unchanged(struct admission *admission, int64_t version)
+{
+	struct admission_look look = admission_look(admission);
+
+	return look.at_ms != 0 && look.version == version;
 }

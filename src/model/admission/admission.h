@@ -159,4 +159,16 @@ int64_t admission_placed(struct admission *admission);
 void admission_set_waiting(struct admission *admission, int64_t waiting, int64_t placed);
 int64_t admission_pending(struct admission *admission); /* waiting + claimed */
 
+/* What the last look of dispatch at the table has found for ingest. */
+struct admission_look {
+	int64_t at_ms;     /* clock_now_ms() of its answer; 0: there was none for a while */
+	int64_t recent_ms; /* for so long it counts */
+	int64_t version;   /* changes with the known consumers and the own partitions */
+	bool orphans;      /* a partition waits to be adopted */
+};
+void admission_set_look(struct admission *admission, struct admission_look look);
+struct admission_look admission_look(struct admission *admission);
+/* True while a look that is recent has this version: what was read then is still true. */
+bool admission_is_unchanged(struct admission *admission, int64_t version);
+
 #endif

@@ -118,6 +118,42 @@ int waiting_rows_any(
 
 /* --- Gauges ------------------------------------------------------------------------------------ */
 
+static int64_t version_of(const struct rows *rows, int column)
+{
+	int64_t version = rows_int(rows, 0, column);
+
+	return version == 0 ? 1 : version;
+}
+
+int waiting_rows_look(
+	struct db *db, const struct look_request *request, struct table_look *out, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_int(&params, request->instance);
+	params_bigint(&params, request->lease_ms);
+	add_streams(&params, request->streams.items, request->streams.count);
+	params_bigint(&params, request->memory_ms);
+	r = db_begin(db, err);
+	if (r == 0) /* a worker has other work than to wait for the lock of a small table */
+		r = db_queue(db, QUERY_SET_LOCK_TIMEOUT, NULL, NULL, err);
+	if (r == 0)
+		r = db_queue(db, QUERY_LOOK_AT_TABLE, &params, &rows, err);
+	if (r == 0)
+		r = db_commit(db, err);
+	if (r != 0)
+		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+	*out = (struct table_look){
+		.due_in_ms = rows_is_null(rows, 0, 0) ? INT64_MAX : rows_int(rows, 0, 0),
+		.handlers_version = version_of(rows, 1),
+		.consumers_version = version_of(rows, 2),
+		.orphans = rows_bool(rows, 0, 3),
+	};
+	return 0;
+}
+
 void backlogs_fini(struct backlogs *backlogs)
 {
 	for (size_t i = 0; i < backlogs->count; i++)

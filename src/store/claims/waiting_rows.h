@@ -32,6 +32,22 @@ int waiting_rows_release(struct db *db, const struct claim_request *request,
 int waiting_rows_any(
 	struct db *db, const struct claim_streams *streams, bool *waiting, struct err *err);
 
+struct look_request {
+	int32_t instance;
+	struct claim_streams streams; /* whose due rows this instance may claim */
+	int64_t lease_ms;
+	int64_t memory_ms; /* inbox.handler_memory */
+};
+/* What the periodic reads of the table would find. A version changes with what it stands for; it is never 0. */
+struct table_look {
+	int64_t due_in_ms; /* until a row of the streams is due; 0: it is; INT64_MAX: none will be */
+	int64_t handlers_version;  /* known_exchange() */
+	int64_t consumers_version; /* known_consumers_read(), watermarks_peek() */
+	bool orphans;              /* watermarks_orphans() */
+};
+int waiting_rows_look(
+	struct db *db, const struct look_request *request, struct table_look *out, struct err *err);
+
 /* What waits for one consumer. */
 struct backlog {
 	char *consumer;  /* owned; "" = the one without a name */

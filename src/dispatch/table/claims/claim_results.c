@@ -119,6 +119,16 @@ static void note_starts(struct table *table, const struct job *job)
 	claim_cursor_finish_scan(cursor, &scan);
 }
 
+/* A claim along the offsets also takes rows that have no time, which a look does not see. */
+static bool has_whole(const struct job_streams *streams)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < streams->count; i++)
+		any = any || streams->items[i].ordering == ORDERING_PARTITION;
+	return any;
+}
+
 static void due_finished(struct table *table, struct job *job)
 {
 	struct claimer *claimer = &table->claimer;
@@ -136,6 +146,8 @@ static void due_finished(struct table *table, struct job *job)
 		claimer->poll_at_ms = 0; /* more rows may be due */
 	} else { /* known retries and replays wake the claimer themselves, so the next poll is later */
 		claimer->poll_at_ms += table->context->options.config->worker.poll;
+		if (!has_whole(&job->streams))
+			claimer->quiet_poll_at_ms = claimer->poll_at_ms;
 	}
 	admit_claimed(table, job);
 	metric_observe(table->claim_seconds, (double)job->took_us / 1000000.0);

@@ -1,7 +1,8 @@
 /*
  * Decides when to claim rows from the table. There are two kinds of claims:
  *
- *	JOB_DUE    rows that are due. Made every worker.poll and when a known retry becomes due. After a claim that has
+ *	JOB_DUE    rows that are due. Made every worker.poll and when a known retry becomes due, but not while a look that is
+ *	           younger than worker.poll says that nothing is due (maintenance_jobs.c). After a claim that has
  *	           found rows, the next one is made at once; also after a full claim if a stream overflows by then.
  *	JOB_LANES  the next rows of lanes that have no entries, or of hot lanes that have lost half of them. Made when
  *	           memory has room.
@@ -194,6 +195,23 @@ static bool set_starts(struct table *table, struct job *job, int64_t now_ms)
 	return job->claim.since != NULL;
 }
 
+/* The last claim found nothing, nobody has asked for another one since, and a look says that nothing is due either. The next look
+ * is under way a moment after worker.poll if both have the same interval, so a look counts for a quarter longer. */
+static bool is_quiet(struct table *table, int64_t now_ms)
+{
+	struct claimer *claimer = &table->claimer;
+	int64_t poll_ms = table->context->options.config->worker.poll;
+	int64_t until_ms = table->looks.given_ms + poll_ms + poll_ms / 4;
+
+	if (claimer->poll_at_ms == 0 || claimer->poll_at_ms != claimer->quiet_poll_at_ms ||
+		now_ms >= until_ms || now_ms >= table->looks.due_ms ||
+		now_ms >= table->order->retry_due_at_ms)
+		return false;
+	claimer->poll_at_ms = claimer->quiet_poll_at_ms =
+		table->looks.due_ms < until_ms ? table->looks.due_ms : until_ms;
+	return true;
+}
+
 /* Claims due rows of the streams that may be claimed now. */
 static void claim_due(struct table *table, int64_t now_ms)
 {
@@ -201,7 +219,9 @@ static void claim_due(struct table *table, int64_t now_ms)
 	struct order *order = table->order;
 	struct job *job;
 
-	if (!may_claim(table) || (now_ms < claimer->poll_at_ms && now_ms < order->retry_due_at_ms))
+	if (!may_claim(table) ||
+		(now_ms < claimer->poll_at_ms && now_ms < order->retry_due_at_ms) ||
+		is_quiet(table, now_ms))
 		return;
 	job = jobs_new(table, JOB_DUE);
 	if (job == NULL || !reserve(table, job) || !jobs_add_own(table, job, false) ||

@@ -13,6 +13,7 @@ struct table;
 
 struct claimer {
 	int64_t poll_at_ms; /* the next claim of due rows, whether a due row is known or not */
+	int64_t quiet_poll_at_ms; /* poll_at_ms as the last claim set it, when it found that nothing is due */
 	bool rescue; /* the outcome of a claim is unknown: claim nothing until it is resolved */
 	size_t claims_under_way; /* JOB_DUE and JOB_LANES that run */
 	/* The bytes that those may bring. A claim can exceed its part by its last row. */
