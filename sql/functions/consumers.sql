@@ -142,8 +142,10 @@ BEGIN
     SELECT h.name INTO other FROM inbox.handlers h
     WHERE h.consumer = check_rename.new_name AND h.status <> 'lapsed' ORDER BY h.last_seen_at DESC LIMIT 1;
     IF FOUND THEN
-        PERFORM inbox.refuse('rename_consumer', format('consumer "%s" has a handler of its own, "%s", so it may have processed messages '
-            'that "%s" has, too; choose another name', new_name, other, name));
+        PERFORM inbox.refuse('rename_consumer', format('consumer "%1$s" has a handler of its own, "%2$s", which may be processing messages '
+            'that "%3$s" has, too. Stop this handler, run inboxd handlers forget ''%2$s'' --consumer ''%1$s'', and rename again: of each '
+            'event that both consumers have, one message stays. Under another name, both consumers would process these events',
+            new_name, other, name));
     END IF;
 END $$;
 

@@ -122,7 +122,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
                                   ELSE jsonb_agg(jsonb_build_object(
                                       'name', c.name, 'status', c.status, 'waiting', c.waiting, 'ordering', c.ordering,
                                       'known_until', c.known_until, 'handlers', c.handlers,
-                                      'moving', c.moving) ORDER BY c.name) END
+                                      'moving', c.moving, 'attention', c.attention) ORDER BY c.name) END
                       FROM inbox.consumers c WHERE c.status <> 'lapsed' OR c.waiting > 0 OR c.handlers <> '{}'),
         'pauses', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.kind, p.name), '[]') FROM inbox.inbox_pauses p),
         'partitions', (SELECT coalesce(jsonb_agg(jsonb_build_object(

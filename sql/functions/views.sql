@@ -54,32 +54,42 @@ CROSS JOIN LATERAL (
 -- lists it. Unlisted: no sidecar has listed it for a minute; messages are stored for it until known_until. known_until is
 -- NULL for the consumer without a name, and for a renamed consumer that no sidecar has listed since. Lapsed: no messages
 -- are stored for it any more, and its waiting messages wait for nobody. waiting: at most 10,000 of each partition are
--- counted. handlers: those that are connected. earlier_names: those that still mean it. moving: rows of it still have an
--- earlier name.
+-- counted. handlers: those that are connected, under an earlier name, too. earlier_names: those that still mean it. moving: rows of it still have an
+-- earlier name. attention: what an operator should look at, and the command; NULL = nothing.
 CREATE OR REPLACE VIEW inbox.consumers AS
-SELECT coalesce(c.name, w.consumer, h.consumer) AS name,
-       CASE WHEN c.listed_at > clock_timestamp() - least(c.memory, '1 minute') AND c.listed_at < 'infinity' THEN 'listed'
-            WHEN c.listed_at > clock_timestamp() - c.memory OR c.name = '' THEN 'unlisted'
-            ELSE 'lapsed' END AS status,
-       coalesce(w.waiting, 0) AS waiting,
-       c.ordering, c.topics, c.types, c.known_since, nullif(c.listed_at, 'infinity') AS listed_at,
-       CASE WHEN c.name <> '' AND c.listed_at < 'infinity' THEN c.listed_at + c.memory END AS known_until,
-       coalesce(h.handlers, '{}') AS handlers,
-       ARRAY(SELECT r.old_name FROM inbox.inbox_renames r WHERE r.new_name = c.name ORDER BY r.old_name) AS earlier_names,
-       EXISTS (SELECT FROM inbox.inbox_renames r WHERE r.new_name = c.name AND r.moved_at IS NULL) AS moving
-FROM inbox.inbox_consumers c
-FULL JOIN (
-    SELECT s.consumer, sum(n.waiting)::bigint AS waiting
-    FROM inbox.waiting_streams() s
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS waiting
-        FROM (SELECT FROM inbox.inbox_messages m
-              WHERE m.topic = s.topic AND m.kafka_partition = s.kafka_partition AND m.consumer = s.consumer
-                AND m.available_at > '-infinity' LIMIT 10000) l) n
-    GROUP BY s.consumer) w ON w.consumer = c.name
-FULL JOIN (
-    SELECT k.consumer, array_agg(k.name ORDER BY k.name) AS handlers
-    FROM inbox.handlers k WHERE k.status = 'connected' GROUP BY k.consumer) h ON h.consumer = coalesce(c.name, w.consumer);
+SELECT v.*,
+       nullif(concat_ws(' ',
+           CASE WHEN v.status <> 'unlisted' THEN NULL
+                WHEN v.name = '' THEN 'No running sidecar lists it, and messages are stored for it: `inboxd consumers rename '''' NAME` '
+                                      'gives it a name that they list.'
+                ELSE 'No running sidecar lists it, and messages are stored for it: list, rename or forget it.' END,
+           CASE WHEN v.status <> 'lapsed' AND v.waiting > 0 AND v.handlers = '{}'
+                THEN 'Messages wait, and no handler of it is connected.' END), '') AS attention
+FROM (
+    SELECT coalesce(c.name, w.consumer, h.consumer) AS name,
+           CASE WHEN c.listed_at > clock_timestamp() - least(c.memory, '1 minute') AND c.listed_at < 'infinity' THEN 'listed'
+                WHEN c.listed_at > clock_timestamp() - c.memory OR c.name = '' THEN 'unlisted'
+                ELSE 'lapsed' END AS status,
+           coalesce(w.waiting, 0) AS waiting,
+           c.ordering, c.topics, c.types, c.known_since, nullif(c.listed_at, 'infinity') AS listed_at,
+           CASE WHEN c.name <> '' AND c.listed_at < 'infinity' THEN c.listed_at + c.memory END AS known_until,
+           coalesce(h.handlers, '{}') AS handlers,
+           ARRAY(SELECT r.old_name FROM inbox.inbox_renames r WHERE r.new_name = c.name ORDER BY r.old_name) AS earlier_names,
+           EXISTS (SELECT FROM inbox.inbox_renames r WHERE r.new_name = c.name AND r.moved_at IS NULL) AS moving
+    FROM inbox.inbox_consumers c
+    FULL JOIN (
+        SELECT s.consumer, sum(n.waiting)::bigint AS waiting
+        FROM inbox.waiting_streams() s
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS waiting
+            FROM (SELECT FROM inbox.inbox_messages m
+                  WHERE m.topic = s.topic AND m.kafka_partition = s.kafka_partition AND m.consumer = s.consumer
+                    AND m.available_at > '-infinity' LIMIT 10000) l) n
+        GROUP BY s.consumer) w ON w.consumer = c.name
+    FULL JOIN (
+        SELECT coalesce(r.new_name, k.consumer) AS consumer, array_agg(DISTINCT k.name ORDER BY k.name) AS handlers
+        FROM inbox.handlers k LEFT JOIN inbox.inbox_renames r ON r.old_name = k.consumer
+        WHERE k.status = 'connected' GROUP BY 1) h ON h.consumer = coalesce(c.name, w.consumer)) v;
 
 -- Events of the outbox with their status. Published events are here only with retention.outbox.
 CREATE OR REPLACE VIEW inbox.events AS

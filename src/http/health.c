@@ -225,6 +225,10 @@ static void add_notes(const struct health *health, struct buf *json)
 	} notes[] = {
 		{ "messages that wait for a consumer that no sidecar lists any more",
 			health->for_nobody },
+		{ "consumers that no running sidecar lists, although messages are stored for them",
+			health->unlisted },
+		{ "messages that wait and that no connected handler has subscribed to",
+			health->unrouted },
 		{ "connected handlers whose consumer no sidecar lists any more", health->lapsed },
 		{ "topics, consumers and handlers that are paused", health->paused },
 	};

@@ -300,7 +300,8 @@ static int report_unlisted(const struct config *config, const struct rows *rows,
 		(void)err_advise(err,
 			"the service had no section consumers before, so its consumer "
 			"has no name: choose a name, list it under consumers, and run "
-			"`inboxd consumers rename '' NAME`; to end this consumer "
+			"`inboxd consumers rename '' NAME` before this configuration and "
+			"the handlers of NAME are deployed; to end this consumer "
 			"instead, run `inboxd consumers forget ''`");
 	else
 		(void)err_advise(err,

@@ -17,15 +17,15 @@ struct list {
 	const char *one;
 	enum query query;
 	int cells;
-	const char *titles[11];
+	const char *titles[12];
 };
 
 static const struct list handlers = { "handlers", "handler", QUERY_OP_HANDLERS, 9,
 	{ "HANDLER", "CONSUMER", "STATUS", "CONNECTED TO", "KNOWN SINCE", "NEWEST HELLO",
 		"LAST SEEN", "KNOWN UNTIL", "SUBSCRIPTIONS" } };
-static const struct list consumers = { "consumers", "consumer", QUERY_OP_CONSUMERS, 11,
+static const struct list consumers = { "consumers", "consumer", QUERY_OP_CONSUMERS, 12,
 	{ "NAME", "STATUS", "ORDERING", "WAITING", "KNOWN SINCE", "LAST LISTED", "KNOWN UNTIL",
-		"TOPICS", "TYPES", "HANDLERS", "EARLIER NAMES" } };
+		"TOPICS", "TYPES", "HANDLERS", "EARLIER NAMES", "ATTENTION" } };
 
 static int print_list(const struct op *op, const struct list *list, struct err *err)
 {

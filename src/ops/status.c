@@ -10,7 +10,8 @@ static int print_status(const struct op *op, const struct params *status, struct
 	static const char *const facts_titles[] = { "WHAT", "VALUE" };
 	static const char *const partition_titles[] = { "TOPIC", "PARTITION", "NEXT OFFSET",
 		"WAITING", "PARKED", "OWNER", "ITS HANDLERS" };
-	static const char *const consumer_titles[] = { "CONSUMER", "WAITING", "STATE" };
+	static const char *const consumer_titles[] = { "CONSUMER", "WAITING", "STATE",
+		"ATTENTION" };
 	static const char *const pause_titles[] = { "PAUSED", "NAME", "SINCE", "BY", "STOPPED",
 		"REASON" };
 	static const char *const handler_titles[] = { "HANDLER", "CONSUMER", "STATE" };
@@ -40,7 +41,7 @@ static int print_status(const struct op *op, const struct params *status, struct
 	}
 	if (rows_count(consumers) > 0) {
 		(void)putchar('\n');
-		op_print_table(consumers, consumer_titles, 3, true);
+		op_print_table(consumers, consumer_titles, 4, true);
 	}
 	if (rows_count(pauses) > 0) {
 		(void)putchar('\n');

@@ -24,6 +24,8 @@ struct health {
 	atomic_bool broker_ok;      /* at least one broker can be reached */
 	atomic_bool stopping;       /* a stop was requested: nothing new is delivered */
 	_Atomic int64_t for_nobody; /* messages that wait for consumers that are not known */
+	_Atomic int64_t unlisted;   /* known consumers that no running sidecar lists */
+	_Atomic int64_t unrouted;   /* messages that no connected handler has subscribed to */
 	_Atomic int64_t lapsed;     /* connected handlers of consumers that are not known */
 	_Atomic int64_t stalled;    /* partitions that stand still although the log has records */
 	_Atomic int64_t paused;     /* topics, consumers and handlers that are paused */

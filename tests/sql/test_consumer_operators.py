@@ -160,6 +160,9 @@ def test_status_has_consumers_as_soon_as_there_is_more_than_the_unnamed_one(db):
     assert consumers() == {"": ("listed", 1), "billing": ("listed", 0)}
     db.execute("UPDATE inbox.inbox_consumers SET listed_at = '2020-01-01' WHERE name = ''")
     assert consumers() == {"": ("unlisted", 1), "billing": ("listed", 0)}, "it goes on until it is renamed or forgotten"
+    assert db.execute("SELECT name, attention FROM inbox.consumers ORDER BY 1").fetchall() == [
+        ("", "No running sidecar lists it, and messages are stored for it: `inboxd consumers rename '' NAME` gives it a name that "
+             "they list. Messages wait, and no handler of it is connected."), ("billing", None)]
     value(db, "SELECT inbox.forget_consumer('')")
     assert consumers() == {"": ("lapsed", 1), "billing": ("listed", 0)}
     db.execute("DELETE FROM inbox.inbox_messages")
@@ -347,7 +350,7 @@ def test_a_rename_takes_handlers_and_pauses_and_can_be_taken_back(db):
 
 @pytest.mark.parametrize("name, new_name, words", [
     ("", "", "has this name already"), ("", "Big", "is no name of a consumer"), ("gone", "x", 'no consumer "gone"; there are: "", "other"'),
-    ("", "other", 'has a handler of its own, "h"'), (None, "x", "must be given"), ("", "was", 'earlier name of consumer "other"'),
+    ("", "other", "handler of its own, \"h\".*inboxd handlers forget 'h' --consumer 'other'.*Under another name, both"), (None, "x", "must be given"), ("", "was", 'earlier name of consumer "other"'),
     ("was", "x", 'was renamed to "other"')])
 def test_a_rename_that_could_mix_messages_is_refused(db, name, new_name, words):
     know(db, "")

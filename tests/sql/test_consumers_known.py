@@ -27,7 +27,7 @@ def known(statements):
         found = {}
         for name, ordering, kind, text in statements.run("known_consumers"):
             entry = found.setdefault(name, (ordering, [], []))
-            if kind > 0:
+            if kind in (1, 2):
                 entry[kind].append(text)
         return found
 
@@ -50,6 +50,19 @@ def test_a_consumer_is_known_until_its_memory_has_passed(db, keep, known):
     keep("billing")
     assert "billing" in known()
     assert value(db, "SELECT known_since > %s FROM inbox.inbox_consumers", since)
+
+
+def test_a_consumer_is_unlisted_a_minute_after_its_last_listing(db, keep, statements):
+    def unlisted():
+        return [(name, ordering) for name, ordering, kind, _ in statements.run("known_consumers") if kind == 6]
+
+    keep("billing", ["orders"], ordering="none", memory=10 * MEMORY)
+    keep("short", memory=MEMORY // 2)
+    assert unlisted() == []
+    db.execute("UPDATE inbox.inbox_consumers SET listed_at = listed_at - interval '61 s'")
+    assert unlisted() == [("billing", "none")], "the other one is not known any more"
+    keep("billing", memory=10 * MEMORY)
+    assert unlisted() == []
 
 
 def test_a_registration_replaces_the_definition_and_a_heartbeat_does_not(keep, known):

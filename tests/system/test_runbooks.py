@@ -1,5 +1,6 @@
 """The procedures of docs/runbooks.md."""
 
+import json
 import subprocess
 import threading
 
@@ -178,6 +179,48 @@ def test_a_consumer_is_renamed_with_its_messages(start_inboxd, handler, streams,
     eventually(lambda: second.metric("inboxd_duplicates_total") == 1)
     assert sorted(delivery.event_id for delivery in after.deliveries) == ["e3"]
     assert inbox.value("SELECT array_agg(DISTINCT consumer) FROM inbox.inbox_messages") == ["new"]
+
+
+def test_a_handler_was_deployed_before_the_rename(start_inboxd, make_inboxd, handler, streams, topic, inbox):
+    """A service gets its first consumers and their handler at once: what says so, and the way back."""
+    before = start_inboxd()
+    worker = handler(before, always(DONE), name="worker")
+    streams.events(topic, ["done"])
+    inbox.wait_processed(1)
+    worker.close()
+    streams.events(topic, ["old"])
+    inbox.wait_status("old", "parked")
+    assert before.stop() == 0
+    inbox.execute("UPDATE inbox.inbox_consumers SET listed_at = '2020-01-01'")
+
+    later = start_inboxd({"worker": {"lease": "3s"}}, consumers={"audit": {}})
+    audit = handler(later, always(DONE), name="auditor", consumer="audit")
+    streams.events(topic, ["new", "newer"])
+    eventually(lambda: sorted(audit.event_ids) == ["new", "newer"])
+    noted = {"ready": True, "notes": ["consumers that no running sidecar lists, although messages are stored for them: 1",
+                                      "messages that wait and that no connected handler has subscribed to: 3"]}
+
+    def is_noted():
+        assert json.loads(later.get("/readyz")[2]) == noted
+        return True
+
+    eventually(is_noted)
+    assert 'event=consumer_not_listed consumer="" why="no running sidecar lists it' in later.stderr
+    for words in (["status"], ["consumers"]):
+        assert "`inboxd consumers rename '' NAME` gives it a name that they list. Messages wait, and no handler of it is connected." \
+            in later.command(*words).stdout
+
+    refused = later.command("consumers", "rename", "", "audit")
+    assert refused.returncode != 0 and "inboxd handlers forget 'auditor' --consumer 'audit'" in refused.stderr
+    audit.close()
+    assert later.command("handlers", "forget", "auditor", "--consumer", "audit", "--reason", "rename").returncode == 0
+    assert later.command("consumers", "rename", "", "audit", "--reason", "first consumers").returncode == 0
+    eventually(lambda: later.stderr.count("event=started") == 2)
+    again = handler(later, always(DONE), name="auditor", consumer="audit")
+    inbox.wait_processed(4)
+    assert again.event_ids == ["old"], "each message is processed once"
+    assert inbox.value("SELECT array_agg(DISTINCT consumer) FROM inbox.inbox_messages") == ["audit"]
+    eventually(lambda: "notes" not in json.loads(later.get("/readyz")[2]))
 
 
 class Service:

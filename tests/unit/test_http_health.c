@@ -225,6 +225,18 @@ static void rows_that_wait_for_nobody_are_noted_and_no_failure(void **state)
 	assert_string_equal(buf_str(&json),
 		"{\"ready\":true,\"notes\":[\"messages that wait for a consumer that no sidecar "
 		"lists any more: 3\"]}\n");
+	health.for_nobody = 0;
+	health.unlisted = 1;
+	health.unrouted = 788;
+	buf_reset(&json);
+	assert_true(verdict(health_ready, &health, 0, &json));
+	assert_string_equal(buf_str(&json),
+		"{\"ready\":true,\"notes\":[\"consumers that no running sidecar lists, although "
+		"messages are stored for them: 1\",\"messages that wait and that no connected "
+		"handler has subscribed to: 788\"]}\n");
+	health.unlisted = 0;
+	health.unrouted = 0;
+	health.for_nobody = 3;
 	health.broker_ok = false;
 	assert_fails(health_ready, &health, "is reachable\"}],\"notes\":[\"messages");
 	assert_true(verdict(health_alive, &health, 0, &json));

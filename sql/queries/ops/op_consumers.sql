@@ -11,6 +11,7 @@ SELECT CASE c.name WHEN '' THEN '''''' ELSE c.name END, c.status, c.ordering,
        CASE WHEN c.earlier_names <> '{}' THEN
            (SELECT string_agg(CASE e.name WHEN '' THEN '''''' ELSE e.name END, ' ') FROM unnest(c.earlier_names) AS e(name))
            || CASE WHEN c.moving THEN ' (rename not finished)' ELSE '' END END,
+       c.attention,
        row_to_json(c)::text
 FROM inbox.consumers c
 ORDER BY c.name

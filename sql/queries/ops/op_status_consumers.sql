@@ -11,6 +11,7 @@ SELECT CASE c ->> 'name' WHEN '' THEN '''''' ELSE c ->> 'name' END,
            ELSE 'no longer known: these messages wait for nobody'
                 || CASE WHEN c -> 'handlers' <> '[]' THEN concat(', and the connected handler ', c -> 'handlers' ->> 0, ' gets no new ones')
                         ELSE '' END END
-       || CASE WHEN c -> 'moving' = 'true' THEN ', and its rename is not finished: run `inboxd consumers rename` again' ELSE '' END
+       || CASE WHEN c -> 'moving' = 'true' THEN ', and its rename is not finished: run `inboxd consumers rename` again' ELSE '' END,
+       c ->> 'attention'
 FROM jsonb_array_elements($1::jsonb -> 'consumers') WITH ORDINALITY AS e(c, n)
 ORDER BY n

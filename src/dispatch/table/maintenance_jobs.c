@@ -333,6 +333,7 @@ static void gauges_finished(struct table *table, const struct job *job)
 	struct gauges_schedule *schedule = &table->gauges;
 	const struct gauges *gauges = &job->gauges.counts;
 	int64_t pause = job->took_us * GAUGES_PACE / 1000;
+	int64_t unrouted = 0;
 	int64_t sum = 0;
 	bool unchanged;
 
@@ -347,9 +348,12 @@ static void gauges_finished(struct table *table, const struct job *job)
 			(double)gauges->unattended);
 	}
 	/* Rows for nobody are left out: they must not keep ingest from storing. */
-	for (size_t i = 0; i < gauges->known.count; i++)
+	for (size_t i = 0; i < gauges->known.count; i++) {
+		unrouted += gauges->known.items[i].unrouted;
 		sum += gauges->known.items[i].waiting + gauges->known.items[i].unrouted +
 		       gauges->known.items[i].held;
+	}
+	atomic_store(&table->context->options.health->unrouted, unrouted);
 	/* If ingest placed nothing and the same number of rows waits, the next count is made later. */
 	unchanged = sum == schedule->sum && job->gauges.placed == schedule->placed;
 	admission_set_waiting(table->context->options.admission, sum, job->gauges.placed);

@@ -122,29 +122,44 @@ void audience_dirty(struct ingest *ingest, const struct partition *partition)
 
 /* --- The known consumers -------------------------------------------------------------------------- */
 
-static void log_consumer(const struct ingest *ingest, const char *name, bool known)
+static void log_ended(const char *name)
 {
-	if (!known)
-		log_warn("consumer_ended", LOG_STR("consumer", name),
-			LOG_STR("next", "no sidecar lists it any more: nothing is stored for it; "
-					"its messages that wait stay in the table"));
-	else if (consumers_find(&ingest->audiences.own, name) == NULL)
-		log_warn("consumer_not_listed", LOG_STR("consumer", name),
-			LOG_STR("why", "another sidecar lists it, or did within "
-				       "inbox.handler_memory"),
-			LOG_STR("next",
-				"messages are stored for it here, too; to give it another name: "
-				"`inboxd consumers rename`; to end it once no sidecar "
-				"lists it: `inboxd consumers forget`"));
+	log_warn("consumer_ended", LOG_STR("consumer", name),
+		LOG_STR("next", "no sidecar lists it any more: nothing is stored for it; "
+				"its messages that wait stay in the table"));
 }
 
-/* Own consumers are known even if their rows are locked or were deleted a moment ago. */
+/* The consumer without a name is listed only by a configuration without consumers. So beside consumers with names it is usually
+ * one that nobody has renamed. */
+static void log_not_listed(const struct consumer *consumer)
+{
+	log_warn("consumer_not_listed", LOG_STR("consumer", consumer->name),
+		LOG_STR("why",
+			consumer->unlisted
+				? "no running sidecar lists it, and messages are stored for it"
+				: "a sidecar has listed it within the last minute, but not "
+				  "this one, which stores messages for it, too"),
+		LOG_STR("next",
+			*consumer->name == '\0'
+				? "if the section consumers is new: this is the consumer that "
+				  "the service had before; give it its name with `inboxd "
+				  "consumers rename '' NAME`, or end it with `inboxd consumers "
+				  "forget ''` once no sidecar lists it"
+				: "to give it another name: `inboxd consumers rename`; to end it "
+				  "once no sidecar lists it: `inboxd consumers forget`"));
+}
+
+/* Own consumers are known, and this sidecar lists them, even if their rows are locked or were deleted a moment ago. */
 static int complete(const struct audiences *audiences, struct consumers *known, struct err *err)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < audiences->own.count; i++) {
-		if (consumers_find(known, audiences->own.items[i].name) == NULL)
+		struct consumer *consumer = consumers_find(known, audiences->own.items[i].name);
+
+		if (consumer != NULL)
+			consumer->unlisted = false;
+		else
 			r = consumers_copy(known, &audiences->own.items[i], err);
 	}
 	return r;
@@ -162,31 +177,51 @@ static bool is_equal(const struct consumers *a, const struct consumers *b)
 	return equal;
 }
 
+/* Logs which consumers begin or end, and which ones no running sidecar lists from now on. Returns whether any begins. */
+static bool compare(const struct consumers *own, const struct consumers *before,
+	const struct consumers *known, bool logs)
+{
+	bool grown = false;
+
+	for (size_t i = 0; i < known->count; i++) {
+		const struct consumer *consumer = &known->items[i];
+		const struct consumer *earlier = consumers_find(before, consumer->name);
+
+		grown |= earlier == NULL;
+		if (logs && consumers_find(own, consumer->name) == NULL &&
+			(earlier == NULL || (consumer->unlisted && !earlier->unlisted)))
+			log_not_listed(consumer);
+	}
+	for (size_t i = 0; logs && i < before->count; i++) {
+		if (consumers_find(known, before->items[i].name) == NULL)
+			log_ended(before->items[i].name);
+	}
+	return grown;
+}
+
+static int64_t count_unlisted(const struct consumers *known)
+{
+	int64_t count = 0;
+
+	for (size_t i = 0; i < known->count; i++)
+		count += known->items[i].unlisted ? 1 : 0;
+	return count;
+}
+
 /* Replaces the known consumers. Every pointer to an earlier one is replaced, too. A rename ends this instance run, whose own
  * consumers have the earlier names; so the next run logs which consumers are not listed. */
 static int change(struct ingest *ingest, struct consumers *known, struct err *err)
 {
 	struct audiences *audiences = &ingest->audiences;
 	struct consumers before = audiences->known;
-	bool logs = consumers_have_same_names(known, ingest->options.names);
-	bool grown = false;
+	bool grown;
 	int r = 0;
 
 	audiences->known = *known;
 	*known = (struct consumers)CONSUMERS_INIT;
-	for (size_t i = 0; i < audiences->known.count; i++) {
-		const struct consumer *consumer = &audiences->known.items[i];
-
-		if (consumers_find(&before, consumer->name) != NULL)
-			continue;
-		grown = true;
-		if (logs)
-			log_consumer(ingest, consumer->name, true);
-	}
-	for (size_t i = 0; i < before.count; i++) {
-		if (logs && consumers_find(&audiences->known, before.items[i].name) == NULL)
-			log_consumer(ingest, before.items[i].name, false);
-	}
+	grown = compare(&audiences->own, &before, &audiences->known,
+		consumers_have_same_names(&audiences->known, ingest->options.names));
+	atomic_store(&ingest->options.health->unlisted, count_unlisted(&audiences->known));
 	for (size_t i = 0; r == 0 && i < ingest->partitions.count; i++)
 		r = audience_of(ingest, ingest->partitions.items[i], err);
 	consumers_fini(&before);

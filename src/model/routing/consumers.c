@@ -225,6 +225,6 @@ bool consumer_wants_type(const struct consumer *consumer, const char *type)
 
 bool consumer_equals(const struct consumer *a, const struct consumer *b)
 {
-	return a->ordering == b->ordering && texts_equal(&a->topics, &b->topics) &&
-	       texts_equal(&a->types, &b->types);
+	return a->ordering == b->ordering && a->unlisted == b->unlisted &&
+	       texts_equal(&a->topics, &b->topics) && texts_equal(&a->types, &b->types);
 }

@@ -23,6 +23,7 @@ struct consumer {
 	struct texts
 		topics; /* names, or extended regular expressions that start with ^; none = all */
 	struct texts types; /* '*' at the end = prefix; none = all */
+	bool unlisted;      /* no running sidecar lists it */
 };
 
 /* An earlier name, which still means the consumer. `moving`: rows of the table still have it. */
@@ -78,7 +79,7 @@ const char *consumers_of_handler(const struct consumers *consumers, const char *
 bool consumer_wants_topic(const struct consumer *consumer, const char *topic);
 /* A message without a type (NULL) is wanted by those that want all types. */
 bool consumer_wants_type(const struct consumer *consumer, const char *type);
-/* True when both have the same topics, types and ordering. */
+/* True when both have the same topics, types and ordering, and running sidecars list both or neither. */
 bool consumer_equals(const struct consumer *a, const struct consumer *b);
 
 /* True if an entry of kafka.topics or of a consumer's topics means this topic: its name, or a regular expression that

@@ -11,7 +11,7 @@
 
 /* The result columns of the statement known_consumers. */
 enum { COLUMN_NAME, COLUMN_ORDERING, COLUMN_KIND, COLUMN_TEXT };
-enum { KIND_TOPIC = 1, KIND_TYPE, KIND_RENAMED, KIND_MOVING, KIND_UNNAMED };
+enum { KIND_TOPIC = 1, KIND_TYPE, KIND_RENAMED, KIND_MOVING, KIND_UNNAMED, KIND_UNLISTED };
 
 /* As a JSON array; without texts NULL, which stands for all. */
 static void add_texts(struct params *params, int array, const struct texts *texts)
@@ -79,6 +79,9 @@ static int read_row(const struct rows *rows, int row, struct consumers *out, str
 	if (consumer == NULL)
 		return err_memory(err);
 	switch (kind) {
+	case KIND_UNLISTED:
+		consumer->unlisted = true;
+		return 0;
 	case KIND_TOPIC:
 		return consumer_add_topic(consumer, text, err);
 	case KIND_TYPE:
