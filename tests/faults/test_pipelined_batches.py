@@ -102,8 +102,9 @@ def test_a_commit_longer_than_the_lease_loses_nothing(fleet):
     """The other sidecar acquires the partitions; the second batch finds its watermarks moved."""
     one = at_rest(fleet)
     fleet.add(ingest={"batch_messages": BATCH})
-    fleet.produce_in_background(300)
     one.arm(f"{FOLLOWS} delay:{2 * LEASE_MS} 5")
+    fleet.produce(BACKLOG)
+    fleet.produce_in_background(300)
     one.wait_hit(FOLLOWS)
     fleet.wait_for_progress(200)
     fleet.enough()
