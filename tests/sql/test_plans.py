@@ -3,6 +3,7 @@
 Pages are compared, never times.
 """
 
+import psycopg
 import pytest
 
 from statements import ALL, NAMED, Statements
@@ -382,6 +383,18 @@ def test_a_named_statement_keeps_a_plan_that_is_good_for_every_table(db, connect
                 plan = statements.explain_named(name, *values)
                 assert plan.pages() <= 40 * (rows + 2), (name, rows, values[-2:])
                 assert plan.compared_in_vain() <= 20 * rows, (name, rows)
+
+
+def test_a_completion_keeps_a_plan_that_is_good_for_every_table(db):
+    """Its plan is made once a session of a handler, perhaps while the table is empty."""
+    db.execute("ALTER TABLE inbox.inbox_messages SET (autovacuum_enabled = off)")
+    db.execute("VACUUM inbox.inbox_messages")
+    for _ in range(8):
+        with pytest.raises(psycopg.Error, match="is lost"):
+            db.execute("SELECT inbox.complete('1.1.1')")
+    seqs = born_claimed(db, 3000)
+    (found,) = db.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT inbox.complete('{seqs[1500]}.1.1')").fetchone()
+    assert found[0]["Plan"]["Shared Hit Blocks"] + found[0]["Plan"]["Shared Read Blocks"] <= 60
 
 
 def test_a_healthy_message_never_enters_the_claim_indexes(db):
