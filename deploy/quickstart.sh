@@ -440,7 +440,7 @@ serve() {
 	write_environment
 	cat <<-END
 
-		PostgreSQL and Kafka run until you press Ctrl-C, with the topics: ${topics[*]}. In a second terminal:
+		PostgreSQL and Kafka run until you press Ctrl-C, with the topics: $(printf '%s\n' "${topics[@]}" | awk '!seen[$0]++' | paste -sd ' '). In a second terminal:
 
 		  . $dir/environment
 		  inboxd init ${read:-orders} "\$KAFKA_BOOTSTRAP" "host=\$PGHOST port=\$PGPORT user=\$PGUSER dbname=\$PGDATABASE" \\

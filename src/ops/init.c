@@ -410,7 +410,8 @@ static void print_next(const char *path, struct draft *draft, const struct confi
 			buf_str(&draft->not_written));
 	print_environment(draft, sources, path);
 	(void)printf("Next:\n"
-		     "  inboxd migrate --roles -c %s    creates the schema and its roles\n"
+		     "  inboxd migrate --roles -c %s    creates the schema and its roles; for a "
+		     "second service on the server, --roles=PREFIX\n"
 		     "  inboxd check -c %s      tests everything that `run` needs\n"
 		     "  inboxd run -c %s\n\n",
 		path, path, path);

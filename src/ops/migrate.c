@@ -90,8 +90,23 @@ static void print_grant(const struct rows *rows, int row)
 	}
 }
 
-static void print_roles(const struct rows *before, const struct rows *after)
+static bool was_granted(const struct cli *cli, const char *suffix)
 {
+	size_t length = strlen(suffix);
+
+	for (size_t i = 0; i < cli->grants.count; i++) {
+		if (strncmp(cli->grants.items[i], suffix, length) == 0 &&
+			cli->grants.items[i][length] == '=')
+			return true;
+	}
+	return false;
+}
+
+/* The statements are for the roles that --grant has given to nobody. */
+static void print_roles(const struct cli *cli, const struct rows *before, const struct rows *after)
+{
+	bool first = true;
+
 	for (int i = 0; i < rows_count(after); i++) {
 		const char *name = rows_text(after, i, ROLES_NAME);
 		const char *has = rows_text(after, i, ROLES_MEMBERS);
@@ -100,10 +115,16 @@ static void print_roles(const struct rows *before, const struct rows *after)
 			has_role(before, name) ? "existed" : "made now");
 		print_line(has[0] == '\0' ? "nobody has it" : "granted to ", has, "");
 	}
-	(void)puts("\nNext, as a superuser or as the user of this command, with the names of your "
-		   "users:");
-	for (int i = 0; i < rows_count(after); i++)
+	for (int i = 0; i < rows_count(after); i++) {
+		if (was_granted(cli, rows_text(after, i, ROLES_SUFFIX)))
+			continue;
+		if (first)
+			(void)puts(
+				"\nNext, as a superuser or as the user of this command, with the "
+				"names of your users:");
+		first = false;
 		print_grant(after, i);
+	}
 	(void)puts("Then `inboxd check`, as the user of `inboxd run`, shows what is missing.");
 }
 
@@ -272,7 +293,7 @@ static int make_roles(const struct config *config, const struct migration_stop *
 		r = roles_list(db, prefix, &after, err);
 	if (r != 0)
 		return r;
-	print_roles(before, after);
+	print_roles(cli, before, after);
 	r = print_shared(db, prefix, err);
 	return r != 0 ? r : print_others(db, prefix, err);
 }

@@ -178,6 +178,7 @@ def test_three_services_on_one_server_cannot_act_in_the_inboxes_of_the_others(th
     done = second.command("migrate", f"--roles=bank_{name[:40]}", *members(f"sidecar={bank_in}", f"service={bank_app}"))
     assert (done.returncode, "may also use" in done.stdout) == (0, False), done.stderr
     assert f"role bank_{name[:40]}_service made now, privileges granted; granted to {bank_app}" in done.stdout
+    assert re.findall(r"GRANT bank_\S+_(\w+) TO", done.stdout) == ["handler", "operator", "reader"], "--grant has done the others"
     on_purpose = third.command("migrate", "--roles=inboxd", *members(f"sidecar={mail_in}", f"service={mail_app}"))
     assert f"may also use the database {shop}" in on_purpose.stdout, on_purpose.stderr
 
@@ -203,6 +204,7 @@ def test_three_services_on_one_server_cannot_act_in_the_inboxes_of_the_others(th
     psycopg.connect(postgres_server.conninfo(mail), user=mail_app).close()  # --grant has given it CONNECT
     with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
         psycopg.connect(postgres_server.conninfo(mail), user=shop_app)
+    assert "GRANT CONNECT ON DATABASE" in third.command("check", "--set", f"postgres.user={shop_app}").stdout
 
 
 @pytest.mark.usefixtures("first_inbox")

@@ -144,6 +144,9 @@ static const struct {
 		"allow this user, database and host in the server's pg_hba.conf, or correct "
 		"postgres.user" },
 	{ "server is in hot standby mode", NULL, "name the primary under postgres" },
+	{ "  42501: ", "CONNECT",
+		"GRANT CONNECT ON DATABASE ... TO ..., with the names in postgres.dbname and "
+		"postgres.user" },
 	{ "  3D000: ", NULL, "create the database, or correct postgres.dbname" },
 };
 
