@@ -282,7 +282,8 @@ BEGIN
     END IF;
     SELECT c.* INTO affected, without_payload, last_seq
     FROM inbox.copy_rows(given, after_seq, inbox.check_max_rows('backfill_page', max_rows), max_rows) c;
-    PERFORM inbox.finish_page(given, after_seq, reason, affected);
+    PERFORM inbox.finish_page(given || jsonb_build_object('to_seq', coalesce(last_seq, (given ->> 'until_seq')::bigint)),
+                              after_seq, reason, affected);
 END $$;
 
 -- Copies everything, or max_rows messages, in one transaction. dry_run only counts. after_seq continues where an earlier call
@@ -320,23 +321,25 @@ BEGIN
         filter := inbox.check_backfill(filter || jsonb_build_object('until_seq', counted.until_seq));
         SELECT c.affected, c.without_payload, c.last_seq INTO affected, without_payload, last_seq
         FROM inbox.copy_rows(filter, coalesce(after_seq, 0), NULL, max_rows) c;
-        PERFORM inbox.finish_page(filter, after_seq, reason, affected);
+        PERFORM inbox.finish_page(filter || jsonb_build_object('to_seq', coalesce(last_seq, counted.until_seq)), after_seq, reason, affected);
     END IF;
 END $$;
 
 -- The backfills whose last page was committed in the last ten minutes: for which consumers they were, what they have copied
--- since they began, and whether a command runs at present. A command that counts or asks has no page yet. The definer reads
--- the audit, which a sidecar may not read; each page has a row there.
+-- since they began, and whether a command runs at present. A command that counts or asks has no page yet. A pooler keeps the
+-- session of a command that has ended, with its name. So a session counts only while rows are left, and while it is not idle, or
+-- became so a moment ago. The definer reads the audit, which a sidecar may not read; each page has a row there.
 CREATE OR REPLACE FUNCTION inbox.recent_backfills() RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_object('consumer', c.name, 'who', b.who, 'copied', b.copied, 'began_at', b.began_at,
-               'copied_at', b.copied_at, 'seq', b.seq, 'until_seq', b.until_seq, 'runs', EXISTS (
-                   SELECT FROM pg_stat_activity a WHERE a.datname = current_database() AND a.application_name = 'inboxd backfill'))
+               'copied_at', b.copied_at, 'seq', b.seq, 'until_seq', b.until_seq, 'runs', b.seq < b.until_seq::bigint AND EXISTS (
+                   SELECT FROM pg_stat_activity a WHERE a.datname = current_database() AND a.application_name = 'inboxd backfill'
+                     AND (a.state = 'idle' AND a.state_change < clock_timestamp() - interval '10 seconds') IS NOT TRUE))
                ORDER BY c.name), '[]')
     FROM inbox.inbox_consumers c
     CROSS JOIN LATERAL (
         SELECT a.who, a.filter ->> 'until_seq' AS until_seq, sum(a.affected)::bigint AS copied, min(a.at) AS began_at,
-               max(a.at) AS copied_at, coalesce(max((a.filter ->> 'after_seq')::bigint), 0) AS seq
+               max(a.at) AS copied_at, coalesce(max((coalesce(a.filter ->> 'to_seq', a.filter ->> 'after_seq'))::bigint), 0) AS seq
         FROM (SELECT l.* FROM inbox.inbox_audit l ORDER BY l.seq DESC LIMIT 100000) a
         WHERE a.action = 'backfill' AND a.filter ->> 'consumer' = c.name
         GROUP BY a.who, a.filter ->> 'until_seq'

@@ -72,6 +72,9 @@ def test_a_registration_replaces_the_definition_and_a_heartbeat_does_not(keep, k
     assert keep("billing", ["mails"], ["x"], "none", define=True) == {"billing": {"topics": ["orders"], "ordering": "key"}}
     assert known() == {"billing": ("none", ["mails"], ["x"])}
     assert keep("billing", ["mails"], ["x"], "none", define=True) == {"billing": None}
+    keep("billing", define=True)
+    assert keep("billing", types=["*"], define=True) == {"billing": None}, "the default, written out"
+    assert keep("billing", types=["*", "x"], define=True)["billing"] is not None
 
 
 def test_a_locked_consumer_is_not_waited_for(connect, keep, known):

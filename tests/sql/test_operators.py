@@ -666,11 +666,14 @@ def test_status_shows_a_backfill_that_runs_and_one_that_was_interrupted(db, stat
         rows = dict(row for row in statements.run("op_status_facts", value(db, "SELECT inbox.status()::text")))
         return rows.get("backfill")
 
-    words = r"to the consumer 'stats' by \S+: 4 copied since \S+Z, at seq 2 of 5, "
+    words = r"to the consumer 'stats' by \S+: 4 copied since \S+Z, at seq 4 of 5, "
     session = connect(application_name="inboxd backfill")
     assert re.fullmatch(words + "runs", shown())
     session.close()
     eventually(lambda: re.fullmatch(words + "has ended, or was interrupted: no command runs it now", shown()), timeout=30)
+    connect(application_name="inboxd backfill")  # a pooler keeps the session of a command that has ended
+    db.execute("SELECT inbox.backfill_page(%s::jsonb, 4, 2, 'why')", [filter_of])
+    assert re.fullmatch(r"to the consumer 'stats' by \S+: 5 copied since \S+Z, at seq 5 of 5, has ended", shown())
     db.execute("UPDATE inbox.inbox_audit SET at = at - interval '11 minutes'")
     assert shown() is None
 

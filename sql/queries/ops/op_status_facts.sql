@@ -12,6 +12,7 @@ FROM (
     SELECT 100 + e.n, 'backfill', concat('to the consumer ', quote_literal(b ->> 'consumer'), ' by ', b ->> 'who', ': ', b ->> 'copied',
                ' copied since ', to_char((b ->> 'began_at')::timestamptz AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), ', at seq ',
                b ->> 'seq', ' of ', b ->> 'until_seq', CASE WHEN b -> 'runs' = 'true' THEN ', runs'
+                   WHEN (b ->> 'seq')::bigint >= (b ->> 'until_seq')::bigint THEN ', has ended'
                    ELSE ', has ended, or was interrupted: no command runs it now' END)
     FROM jsonb_array_elements($1::jsonb -> 'backfills') WITH ORDINALITY AS e(b, n)
 ) f

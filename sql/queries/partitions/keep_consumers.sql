@@ -1,6 +1,7 @@
 -- Notes that this sidecar lists these consumers: they are known from now on, until their memory has passed after the
 -- last note. With $6 their definitions replace other ones, because the sidecar has just registered.
 -- Caller: store/batches/known_consumers.c, at the start of an instance run and with each third of a lease.
+-- The type * alone is the default written out, so it is no other definition.
 -- Index: inbox_consumers_pkey (small table).
 -- $1 names, $2 topics, $3 types (NULL = all), $4 orderings, $5 memory in ms, $6 whether to define them.
 -- Rows that are locked are left out; the next note has them. So are names that were renamed a moment ago: the sidecar is about
@@ -23,7 +24,8 @@ WITH listed AS MATERIALIZED (
     RETURNING name
 ), changed AS MATERIALIZED (
     SELECT b.name,
-           $6::boolean AND (b.topics, b.types, b.ordering) IS DISTINCT FROM (l.topics, l.types, l.ordering) AS replaced,
+           $6::boolean AND (b.topics, nullif(b.types, '["*"]'), b.ordering)
+               IS DISTINCT FROM (l.topics, nullif(l.types, '["*"]'), l.ordering) AS replaced,
            b.lapsed
     FROM before b JOIN listed l ON l.name = b.name
 ), noted AS (
