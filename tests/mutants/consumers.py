@@ -60,7 +60,7 @@ MUTANTS = [
            edit("src/dispatch/table/maintenance_jobs.c", "\t\tshow_lapsed(table);\n", ""),
            tests=[SYSTEM + "test_a_handler_of_a_consumer_that_nobody_lists_is_reported"]),
     mutant("R27", "/readyz does not say that no sidecar lists a known consumer",
-           edit("src/ingest/partitions/audience.c", "health->unlisted, count_unlisted(&audiences->known)", "health->unlisted, 0"),
+           edit("src/ingest/partitions/audience.c", "health->unlisted, count_unlisted(&audiences->known)", "health->unlisted, 0 * count_unlisted(&audiences->known)"),
            tests=["system/test_runbooks.py::test_a_handler_was_deployed_before_the_rename"]),
     mutant("R27", "/readyz does not say that messages wait without a handler",
            edit("src/dispatch/table/maintenance_jobs.c", "health->unrouted, unrouted)", "health->unrouted, 0 * unrouted)"),
