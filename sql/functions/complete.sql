@@ -4,7 +4,7 @@
 -- the text is not a claim.
 -- genuine: this instance gave the claim. An instance with a secret adds a tag, which nobody can guess. An earlier sidecar has no
 -- secret and gives neither name nor tag: then the numbers are enough.
--- It has no search_path of its own, which would cost a tenth of complete(): its callers have one.
+-- It has no search_path of its own, which would cost more time: its callers have one.
 CREATE OR REPLACE FUNCTION inbox.read_claim(claim text, OUT seq bigint, OUT delivery_count int, OUT instance int,
     OUT handler text, OUT genuine boolean) RETURNS record
 LANGUAGE plpgsql STABLE AS $$
