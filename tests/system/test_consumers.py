@@ -386,3 +386,10 @@ def test_an_overflow_ends_although_the_handler_of_its_consumer_is_gone(start_inb
     back = handler(sidecar, always(DONE), name="search")
     eventually(lambda: list(rows(inbox)["search"].values()) == ["processed"] * 40)
     assert len(back.deliveries) == 40
+
+
+@pytest.mark.slow
+def test_a_consumer_stays_listed_although_the_lease_is_long(start_inboxd, inbox):
+    start_inboxd(worker={"lease": "10m"}, consumers={"billing": {}})
+    eventually(lambda: inbox.value("SELECT status FROM inbox.consumers") == "listed")
+    throughout(lambda: inbox.value("SELECT status FROM inbox.consumers") == "listed", seconds=65)
