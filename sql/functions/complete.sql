@@ -64,7 +64,7 @@ END $$;
 -- table, and no join, which could begin with the table.
 -- The owner of the schema may call it, and every role with EXECUTE.
 CREATE OR REPLACE FUNCTION inbox.complete(claim text, result jsonb DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     given record := inbox.read_claim(claim);
 BEGIN
