@@ -787,7 +787,7 @@ def test_consumers_are_listed_and_forgotten(two_consumers, inbox):
         "1 message waits for it; to end it: inboxd discard --consumer 'billing'\n")
     assert 'no consumer "billing" is known' in run(two_consumers, "consumers", "forget", "billing", code=6)
     assert "give the name of a consumer" in run(two_consumers, "consumers", "forget", code=1)
-    assert re.search(r"\nCONSUMER +WAITING +STATE\n(.*\n)*billing +1 +no longer known: these messages wait for nobody\n",
+    assert re.search(r"\nCONSUMER +WAITING +STATE +ATTENTION\n(.*\n)*billing +1 +no longer known: these messages wait for nobody +-\n",
                      run(two_consumers, "status"))
     assert run(two_consumers, "discard", "--consumer", "billing", "--yes") == "1 discarded\n"
     assert "wait for nobody" not in run(two_consumers, "status")

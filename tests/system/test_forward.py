@@ -81,7 +81,7 @@ def test_a_message_is_a_cloudevent_in_binary_mode(inboxd, service, forward, send
     assert request.headers["ce-specversion"] == "1.0" and request.headers["ce-type"] == "order.created"
     assert request.headers["ce-id"] == "A%201" and request.headers["ce-subject"] == "say%20%22%C3%A4%22%20100%25"
     assert request.headers["ce-kafkatopic"] == topic and request.headers["ce-partitionkey"] == "c-17"
-    assert request.headers["ce-inboxattempt"] == "1" and request.headers["ce-inboxclaim"].count(".") == 2
+    assert request.headers["ce-inboxattempt"] == "1" and request.headers["ce-inboxclaim"].count(".") == 4
     assert request.headers["traceparent"] == request.headers["ce-traceparent"]
     assert request.headers["idempotency-key"] == f"{topic}:A%201"
     assert "ce-datacontenttype" not in request.headers and "expect" not in request.headers

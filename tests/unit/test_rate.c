@@ -9,8 +9,8 @@
 
 #include "base/time/rate.h"
 
-#define WAIT_MS 5
-#define SECOND  1000
+#define WAIT_MS INT64_C(5)
+#define SECOND  INT64_C(1000)
 
 /* Adds events as they come at this rate, in groups of `together`, in [from_ms, until_ms). Returns how often one more was
  * likely, in thousandths of the events. */
@@ -71,7 +71,7 @@ static void after_a_silence_the_first_ones_are_alone(void **state)
 	rate_init(&rate, WAIT_MS);
 	(void)run(&rate, 60000, 1, 0, SECOND);
 	assert_true(rate_expected(&rate, SECOND, WAIT_MS) >= 1);
-	assert_int_equal(rate_expected(&rate, SECOND + 2 * RATE_WAITS * WAIT_MS, WAIT_MS), 0);
+	assert_int_equal(rate_expected(&rate, SECOND + WAIT_MS * 2 * RATE_WAITS, WAIT_MS), 0);
 	rate_add(&rate, 60 * SECOND, 1);
 	assert_int_equal(rate_expected(&rate, 60 * SECOND, WAIT_MS), 0);
 }
