@@ -34,14 +34,14 @@ def test_a_heartbeat_answered_after_the_lease_ends_deliveries(make_inboxd, handl
     """The network stalls after a heartbeat; when it resumes, another instance has acquired the partitions and finished."""
     names = [f"e{number}" for number in range(8)]
     with Proxy(postgres_server.port) as proxy:
-        stalled = make_inboxd(postgres={"port": proxy.port}, inbox={"ordering": "none"}).start()
+        stalled = make_inboxd(postgres={"port": proxy.port, "prepare": "never"}, inbox={"ordering": "none"}).start()
         client = handler(stalled, always(NEVER), timeout_ms=60000, max_in_flight=1)
         streams.events(topic, names)
         eventually(lambda: inbox.count("claimed") == len(names))
         delivery = client.wait_count(1)[0]
         other = make_inboxd(inbox={"ordering": "none"}).start()
         handler(other, always(DONE))
-        proxy.stall_after(b"SET heartbeat_at")
+        proxy.stall_after(b"SET heartbeat_at")  # a prepared one would not show its text
         eventually(lambda: proxy.is_stalled)
         inbox.wait_processed(len(names))
         before = client.count
