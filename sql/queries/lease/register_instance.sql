@@ -1,6 +1,7 @@
 -- Gives this sidecar its row, its lease and the secret of its claims.
 -- Caller: store/leases/instance.c, once a start, with a random id. Index: inbox_instances_pkey, inbox_claim_secrets_pkey.
--- $1 id, $2 name, $3 host_id. Back: low_seq, the secret. It is not RETURNed, because a sidecar may not read the table. No row back: the id is taken, draw another.
+-- $1 id, $2 name, $3 host_id. Back: low_seq, the secret. No row back: the id is taken, draw another one.
+-- The secret does not come from RETURNING, because a sidecar may not read its table.
 WITH drawn AS MATERIALIZED (
     SELECT uuid_send(gen_random_uuid()) AS secret
 ), own AS (
