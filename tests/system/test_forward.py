@@ -190,10 +190,12 @@ def test_retry_after_is_the_delay_and_can_ask_for_it_without_an_attempt(inboxd, 
         "done": response(),
     }
     client = forward(inboxd, service(lambda request: answers[request.event_id]), "--jobs", 1)
+    # clock_timestamp(), because a statement can see what another transaction commits after its now().
     for name, attempts in (("a429", 0), ("done", 0), ("b503", 0), ("c500", 1)):
         send(name, key=name.encode())
         row = eventually(lambda: next((row for row in inbox.query(
-            """SELECT retry_count, processed_at, extract(epoch FROM available_at - now()) / 60 AS minutes FROM inbox.messages
+            """SELECT retry_count, processed_at, extract(epoch FROM available_at - clock_timestamp()) / 60 AS minutes
+               FROM inbox.messages
                WHERE event_id = %s AND (processed_at IS NOT NULL OR available_at > now() + interval '1 minute')""", [name])), None))
         assert row["retry_count"] == attempts and (row["processed_at"] or 58 < row["minutes"] <= 60)
     assert inbox.query("SELECT error, error_code, attempts FROM inbox.messages WHERE event_id = 'a429'") == [
