@@ -13,7 +13,7 @@ VARIES = [
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r" $", re.M), ""),
-    (re.compile(r"^\d+(?= +(parked|processed|dead)\b)|(?<=TIME )\d+$|(?<=seq: )\d+|(?<=instance: )\d+", re.M), "NUMBER"),
+    (re.compile(r"^\d+(?= +(parked|processed|dead)\b)|(?<=TIME )(?:\d{3,}\b|\d+$)|(?<=seq: )\d+|(?<=instance: )\d+", re.M), "NUMBER"),
     (re.compile(r"^(\[\d+\].*|.*\bTerminated\b.*)\n?", re.M), ""),
     (re.compile(r"^-[-+]+$", re.M), "RULE"),
 ]
