@@ -13,7 +13,9 @@ VARIES = [
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r" $", re.M), ""),
-    (re.compile(r"^\d+(?= +(parked|processed|dead)\b)|(?<=TIME )(?:\d{3,}\b|\d+$)|(?<=seq: )\d+|(?<=instance: )\d+", re.M), "NUMBER"),
+    (re.compile(r"^\d+(?= +(parked|processed|dead)\b)|(?<=TIME )(?:\d{3,}\b|\d+$)", re.M), "NUMBER"),
+    # A message is claimed once more if its handler ends while one waits for it.
+    (re.compile(r"(?<=\bseq: )\d+|(?<=\bclaims: )\d+|(?<=\binstance: )\d+"), "NUMBER"),
     (re.compile(r"^(\[\d+\].*|.*\bTerminated\b.*)\n?", re.M), ""),
     (re.compile(r"^-[-+]+$", re.M), "RULE"),
 ]
