@@ -14,7 +14,7 @@ VARIES = [
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r" $", re.M), ""),
     (re.compile(r"^\d+(?= +(parked|processed|dead)\b)|(?<=TIME )(?:\d{3,}\b|\d+$)", re.M), "NUMBER"),
-    # A message is claimed once more if its handler ends while one waits for it.
+    # inboxd claims a message again if its handler ended before the delivery.
     (re.compile(r"(?<=\bseq: )\d+|(?<=\bclaims: )\d+|(?<=\binstance: )\d+"), "NUMBER"),
     (re.compile(r"^(\[\d+\].*|.*\bTerminated\b.*)\n?", re.M), ""),
     (re.compile(r"^-[-+]+$", re.M), "RULE"),
