@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import fcntl
 import os
 import pathlib
 import pwd
@@ -17,6 +18,7 @@ PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _spawned = []
 _ports = set()  # that free_port() has returned
+_claims = None  # a file of this user, in which each process has locked the bytes with the numbers of its ports
 
 
 # In the background of a shell SIGINT is ignored, and processes started here would inherit that.
@@ -28,9 +30,23 @@ class StartFailed(RuntimeError):
     """A server did not start; the message has the end of its log."""
 
 
+def _claim(port):
+    """Whether no other process of the tests has got this port. The claim ends with this process."""
+    global _claims
+    if _claims is None:
+        path = os.path.join(tempfile.gettempdir(), f"inboxd-ports-{os.getuid()}")
+        _claims = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.lockf(_claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _ports.add(port)
+    return True
+
+
 def free_port():
     """A free port below the range that the kernel assigns, so that a restarted server gets it again. No port is returned
-    twice: the first one who got it may not use it yet."""
+    twice, also not to another process of the tests: the first one who got it may not use it yet, or its server is stopped."""
     for _ in range(200):
         port = random.randrange(20000, 32000)
         with socket.socket() as probe:
@@ -38,8 +54,7 @@ def free_port():
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            if port not in _ports:
-                _ports.add(port)
+            if port not in _ports and _claim(port):
                 return port
     raise StartFailed("no free port between 20000 and 32000 on 127.0.0.1")
 
