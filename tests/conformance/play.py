@@ -4,6 +4,7 @@ Each step of a case is a JSON object. Its first member names the step and is its
 """
 
 import json
+import math
 import os
 import re
 import shutil
@@ -15,8 +16,11 @@ import time
 from match import MISSING, differences
 from sidecar import MAX_LINE, Failure, Listener, parse
 
-WITHIN_MS = 5000
+WITHIN_MS = 30000
 SHOWN_LINE = 300
+LATE_MOST = 2        # connections later than `soon_ms`: the machine may stall
+LONGEST_WAIT_S = 15  # more than the longest wait between two connections
+GROWN_WAITS = 6      # so many waits that are nearly as long as they can be are not random
 
 # Option of a case: the environment variable that has it for the handler.
 OPTIONS = {
@@ -43,6 +47,7 @@ class Play:
         self._held = b""       # lines that go out together with the next ones
         self._request_id = None  # of the last request of the handler
         self._may = set()      # deliveries that the handler may answer or not
+        self._late = 0         # connections that came later than `soon_ms`
         self._exited = False
         self._process = self._start(command)
 
@@ -95,6 +100,9 @@ class Play:
         self._connection = self._listener.accept(within_s)
         if self._connection is None:
             raise Failure("a connection", f"none within {within_s:.1f} s" + self._process_state())
+        self._late += time.monotonic() - started > step.get("soon_ms", math.inf) / 1000
+        if self._late > LATE_MOST:
+            raise Failure(f"most connections within {step['soon_ms']} ms", f"{self._late} that were later")
         message = self._read(within_s - (time.monotonic() - started))
         self._matches({"id": {"$any": True}, "method": "hello", "params": {
             "protocol": [1], "handler": self.case["options"].get("name", "conformance"), **hello}}, message)
@@ -184,17 +192,26 @@ class Play:
 
     def step_churn_ms(self, time_ms, step):
         """Every connection is closed at once. The handler connects again, and not too often."""
-        ends = time.monotonic() + time_ms / 1000
+        low, high = step["connections"]
         times = []
-        while (left := ends - time.monotonic()) > 0:
-            connection = self._listener.accept(left)
+
+        def closes_one(within_s):
+            """The wait of the handler begins with the end of the connection, so two times are never nearer than its wait is long."""
+            connection = self._listener.accept(within_s)
             if connection is not None:
                 times.append(time.monotonic())
                 connection.close()
-        low, high = step["connections"]
-        if not low <= len(times) <= high:
-            raise Failure(f"{low} to {high} connections in {time_ms} ms", len(times))
-        if step.get("random") and _doubles([(later - earlier) * 1000 for earlier, later in zip(times, times[1:])]):
+            return connection is not None
+
+        ends = time.monotonic() + time_ms / 1000
+        while (left := ends - time.monotonic()) > 0:
+            closes_one(left)
+        if len(times) > high:
+            raise Failure(f"at most {high} connections in {time_ms} ms", len(times))
+        while len(times) < low or step.get("random") and _grows(times) and len(times) <= GROWN_WAITS:
+            if not closes_one(max(self._within(step), LONGEST_WAIT_S)):
+                raise Failure("another connection", f"none after {len(times)}" + self._process_state())
+        if step.get("random") and _grows(times):
             raise Failure("waits that are multiplied by a random number", "waits that double from 100 ms")
 
     # Steps that do something to the handler
@@ -250,7 +267,10 @@ class Play:
         return next(iter(step.values())), step
 
     def _within(self, step):
-        return step.get("within_ms", WITHIN_MS) / 1000 * self.patience
+        """A time that the case names is a limit of the protocol, which impatience does not shorten."""
+        if "within_ms" in step:
+            return step["within_ms"] / 1000 * max(self.patience, 1)
+        return WITHIN_MS / 1000 * self.patience
 
     @staticmethod
     def _id(text, number=0):
@@ -318,10 +338,10 @@ class Play:
             raise Failure("a process that runs on", f"exit code {self._process.poll()}")
 
 
-def _doubles(waits_ms):
-    """True for the waits of a handler without jitter. Random ones look like this once in thousands of times."""
-    return len(waits_ms) >= 4 and 90 <= waits_ms[0] <= 150 and \
-        all(1.75 <= later / earlier <= 2.2 for earlier, later in zip(waits_ms, waits_ms[1:]))
+def _grows(times):
+    """True for the connections of a handler without jitter: no wait is shorter than nine tenths of the longest one allowed. Six
+    random waits look like this once in a million times, and a stall of the machine makes a wait only longer."""
+    return all(later - earlier >= 0.09 * 2 ** number for number, (earlier, later) in enumerate(zip(times, times[1:])))
 
 
 def _repeated(patterns, step):

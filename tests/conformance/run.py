@@ -19,6 +19,7 @@ from play import Play
 from sidecar import Failure
 
 HERE = pathlib.Path(__file__).resolve().parent
+TRIES = 3  # of a case in which the handler was too slow for a time that the case names: the machine may have stalled
 FEATURES = ("batch", "ordered", "window", "extend", "auto-extend", "cancel", "skipped", "consumer", "emit")
 
 
@@ -51,6 +52,15 @@ def try_case(case, command, patience):
     finally:
         play.end()
     return time.monotonic() - started, failure
+
+
+def try_in_time(case, command, patience):
+    """As try_case. A handler that keeps no time limit fails each time."""
+    for _ in range(TRIES):
+        seconds, failure = try_case(case, command, patience)
+        if failure is None or "within_ms" not in getattr(failure, "step", {}):
+            break
+    return seconds, failure
 
 
 def report(case, seconds, failure):
@@ -100,7 +110,7 @@ def main():
     started = time.monotonic()
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(max(arguments.jobs, 1)) as pool:
-        tried = pool.map(lambda case: try_case(case, arguments.command, arguments.patience), chosen)
+        tried = pool.map(lambda case: try_in_time(case, arguments.command, arguments.patience), chosen)
         for case, (seconds, failure) in zip(chosen, tried):
             report(case, seconds, failure)
             failed += failure is not None

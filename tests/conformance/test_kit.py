@@ -14,7 +14,8 @@ import run
 
 HERE = pathlib.Path(__file__).resolve().parent
 REFERENCE = HERE / "handlers/reference.py"
-PATIENCE = 0.3  # a broken handler is waited for in vain
+PATIENCE = 0.05  # a broken handler is waited for in vain
+TRIES = 3        # a stall of the machine can hide what a handler does too soon
 
 
 @functools.cache
@@ -97,7 +98,7 @@ DAMAGES = [
      "['seq'])\n            for entry in entries:\n                self.open", ["a message that comes twice is answered twice",
                                                                             "the same message after a cancel is new work"]),
     ("answers wait for more", "            answers = list(self.handle_all(entries, batch))\n", "            answers ="
-     " list(self.handle_all(entries, batch))\n            time.sleep(2)\n",
+     " list(self.handle_all(entries, batch))\n            time.sleep(4)\n",
      ["an answer does not wait for the work on another message", "an answer for an old connection is not sent on a new one",
       "the same id on a new connection is a new delivery"]),
     ("data must be an object", '    if "data" in event:\n', '    if event.get("data"):\n', ["data is JSON of any kind",
@@ -186,8 +187,9 @@ def test_a_broken_handler_fails(tmp_path, text, replacement, expected):
     handler.write_text(damaged(text, replacement), encoding="utf-8")
     compile(handler.read_text(encoding="utf-8"), str(handler), "exec")
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        failures = pool.map(lambda name: run.try_case(cases()[name], [sys.executable, str(handler)], PATIENCE)[1], expected)
-        passed = [name for name, failure in zip(expected, failures) if failure is None]
+        failed = pool.map(lambda name: any(run.try_case(cases()[name], [sys.executable, str(handler)], PATIENCE)[1]
+                                           for _ in range(TRIES)), expected)
+        passed = [name for name, found in zip(expected, failed) if not found]
     assert not passed
 
 
@@ -196,7 +198,7 @@ def test_every_case_has_a_handler_that_fails():
 
 
 def kit(*arguments):
-    return subprocess.run([sys.executable, str(HERE / "run.py"), *arguments], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([sys.executable, str(HERE / "run.py"), *arguments], capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_the_reference_passes_every_case():
