@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/time/clock.h"
@@ -43,7 +42,7 @@ static int open_with(struct world *world, const char *name, const char *value)
 	char *copies[] = { strdup(name), strdup(value) };
 	struct setting setting = { copies[0], copies[1] };
 	const struct settings settings = { &setting, 1 };
-	struct db *db = a_db(world, &settings, 1000);
+	struct db *db = a_db(world, &settings, 20000);
 	int r = db_open(db, &err);
 
 	db_free(db);
@@ -120,16 +119,20 @@ static void a_silent_host_does_not_block_the_next(void **state)
 	struct setting items[] = { { names[0], hosts }, { names[1], ports },
 		{ names[2], names[3] } };
 	const struct settings settings = { items, 3 };
-	struct db *db = a_db(world, &settings, 1000);
+	struct db *db = a_db(world, &settings, 20000);
+	int r = 0;
 
 	(void)snprintf(hosts, sizeof(hosts), "127.0.0.1,127.0.0.1,%s", getenv("PGHOST"));
 	(void)snprintf(ports, sizeof(ports), "1,%d,%s", silent_port, getenv("PGPORT"));
-	OK(db_open(db, &err));
+	/* A server that answers too late for connect_timeout is no silent one: again. */
+	for (int i = 0; i < 10 && !db_is_open(db); i++)
+		r = db_open(db, &err);
+	OK(r);
 	OK(db_run(db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
 	db_free(db);
 	(void)snprintf(hosts, sizeof(hosts), "127.0.0.1");
 	(void)snprintf(ports, sizeof(ports), "%d", silent_port);
-	db = a_db(world, &settings, 1000);
+	db = a_db(world, &settings, 20000);
 	assert_int_equal(db_open(db, &err), FAULT_DATABASE);
 	assert_string_equal(err.state, "");
 	db_free(db);
@@ -142,7 +145,7 @@ static void a_password_is_never_in_an_error_text(void **state)
 	char *copies[] = { strdup("password"), strdup("s3cret"), strdup("port"), strdup("1") };
 	struct setting items[] = { { copies[0], copies[1] }, { copies[2], copies[3] } };
 	const struct settings settings = { items, 2 };
-	struct db *db = a_db(world, &settings, 1000);
+	struct db *db = a_db(world, &settings, 20000);
 
 	assert_int_equal(db_open(db, &err), FAULT_DATABASE);
 	assert_null(strstr(err.text, "s3cret"));
@@ -295,37 +298,53 @@ static void a_rollback_undoes_queued_statements(void **state)
 		1);
 }
 
+/* Runs a statement that takes a minute, with this time for each statement. False if the time was too short for the server or
+ * for this process: it could not open, or had no answer of the server in time. */
+static bool is_ended_in(struct world *world, int64_t statement_timeout_ms)
+{
+	CLEANUP(db_freep) struct db *db = a_db(world, &no_settings, statement_timeout_ms);
+
+	if (db_open(db, &err) != 0)
+		return false;
+	assert_int_equal(instance_stop(db, world->me.id, &err), FAULT_DATABASE);
+	return strcmp(err.state, "57014") == 0 && db_is_open(db);
+}
+
 static void a_statement_that_takes_too_long_is_ended_by_the_server(void **state)
 {
 	struct world *world = *state;
-	CLEANUP(db_freep) struct db *db = a_db(world, &no_settings, 200);
 
-	OK(db_open(db, &err));
 	run_sql(world, "CREATE OR REPLACE FUNCTION inbox.slow() RETURNS trigger LANGUAGE plpgsql AS"
 		       " $$BEGIN PERFORM pg_sleep(60); RETURN NULL; END$$");
 	run_sql(world, "CREATE TRIGGER slow AFTER UPDATE ON inbox.inbox_instances EXECUTE FUNCTION "
 		       "inbox.slow()");
-	assert_int_equal(instance_stop(db, world->me.id, &err), FAULT_DATABASE);
-	assert_string_equal(err.state, "57014");
-	assert_true(db_is_open(db));
+	assert_true(
+		is_ended_in(world, 200) || is_ended_in(world, 2000) || is_ended_in(world, 20000));
 }
 
-static void *interrupt_soon(void *arg)
+/* When the server has begun to sleep. */
+static void *interrupt_the_sleep(void *arg)
 {
-	(void)nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
-	db_interrupt(arg);
+	static const char asleep[] =
+		"SELECT count(*) FROM pg_stat_activity"
+		" WHERE application_name = 'inboxd/test' AND wait_event = 'PgSleep'";
+	struct world *world = arg;
+	int64_t until_ms = clock_now_ms() + 15000;
+
+	while (ask(world, asleep) == 0 && clock_now_ms() < until_ms)
+		continue;
+	db_interrupt(world->db);
 	return NULL;
 }
 
 static void an_interrupt_ends_the_wait_of_another_thread(void **state)
 {
 	struct world *world = *state;
-	int64_t started = clock_now_ms();
 	pthread_t thread;
 
-	assert_int_equal(pthread_create(&thread, NULL, interrupt_soon, world->db), 0);
-	assert_int_equal(db_script(world->db, "SELECT pg_sleep(15)", &err), FAULT_DATABASE);
-	assert_in_range(clock_now_ms() - started, 0, 10000);
+	assert_int_equal(pthread_create(&thread, NULL, interrupt_the_sleep, world), 0);
+	assert_int_equal(db_script(world->db, "SELECT pg_sleep(60)", &err), FAULT_DATABASE);
+	assert_string_equal(err.state, ""); /* not that of statement_timeout */
 	assert_false(db_is_open(world->db));
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	OK(db_open(world->db, &err));

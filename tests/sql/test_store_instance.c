@@ -28,11 +28,22 @@ static int fence_at(struct world *world, const char *host_id, int64_t beaten_ms)
 	return fenced;
 }
 
+static int64_t server_ms(struct world *world)
+{
+	return ask(world, "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint");
+}
+
+/* With `steady`, the latest heartbeat was just now: it counts for a third of the lease. */
 static int fence(struct world *world, const char *host_id, bool steady)
 {
-	return fence_at(world, host_id,
-		steady ? ask(world, "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
-		       : 0);
+	int64_t began_ms;
+	int fenced;
+
+	do {
+		began_ms = clock_now_ms();
+		fenced = fence_at(world, host_id, steady ? server_ms(world) : 0);
+	} while (steady && fenced == 0 && clock_now_ms() - began_ms >= 4000);
+	return fenced;
 }
 
 static int64_t rescue(struct world *world)
@@ -75,8 +86,8 @@ static void the_lease_of_a_new_instance_counts_from_before_it_was_sent(void **st
 		       " FOR EACH ROW EXECUTE FUNCTION inbox.slow()");
 	before_ms = clock_now_ms();
 	instance = another(world, "");
-	assert_true(clock_now_ms() - before_ms >= 500);
-	assert_in_range(instance.sent_ms, before_ms, before_ms + 400);
+	/* The server has slept between the two, however long this process was stopped. */
+	assert_in_range(instance.sent_ms, before_ms, clock_now_ms() - 400);
 }
 
 static void a_heartbeat_renews_the_lease(void **state)
@@ -186,7 +197,8 @@ static void a_fenced_instance_learns_it_from_its_heartbeat(void **state)
 		HEARTBEAT_FENCED);
 }
 
-/* Sets the other instance to `state`, and returns what a heartbeat with the handler billing finds. */
+/* Sets the other instance to `state`, and returns what a heartbeat with the handler billing finds within a second. Some
+ * states are a second before the end of a lease. */
 static struct heartbeat_answer found_with(struct world *world, const char *state)
 {
 	const struct heartbeat_report heartbeat = { .bounds = { .low_seq = 1, .low_rest = 1 },
@@ -194,12 +206,18 @@ static struct heartbeat_answer found_with(struct world *world, const char *state
 		.handlers = bytes_of("[\"billing\", {\"name\": \"mail\", \"consumer\": \"b\"}]"),
 		.lease_ms = 15000 };
 	struct heartbeat_answer answer;
+	int64_t began_ms;
 
-	run_sql(world, "UPDATE inbox.inbox_instances SET heartbeat_at = now(), fenced_at = NULL, "
-		       "rescued_at = NULL,"
-		       " handlers = '[]', away_at = NULL");
-	run_sql(world, "UPDATE inbox.inbox_instances SET %s WHERE id <> %d", state, world->me.id);
-	OK(instance_heartbeat(world->db, world->me.id, &heartbeat, &answer, &err));
+	do {
+		run_sql(world,
+			"UPDATE inbox.inbox_instances SET heartbeat_at = now(), fenced_at = NULL, "
+			"rescued_at = NULL,"
+			" handlers = '[]', away_at = NULL");
+		began_ms = clock_now_ms();
+		run_sql(world, "UPDATE inbox.inbox_instances SET %s WHERE id <> %d", state,
+			world->me.id);
+		OK(instance_heartbeat(world->db, world->me.id, &heartbeat, &answer, &err));
+	} while (clock_now_ms() - began_ms >= 1000);
 	return answer;
 }
 
@@ -273,13 +291,11 @@ static void an_expired_lease_is_fenced_by_a_steady_instance(void **state)
 static void a_fencing_that_is_executed_late_fences_no_expired_lease(void **state)
 {
 	struct world *world = *state;
-	int64_t now_ms =
-		ask(world, "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint");
 
 	(void)another(world, "elsewhere");
 	run_sql(world, "UPDATE inbox.inbox_instances SET heartbeat_at = now() - interval '16 s'");
-	assert_int_equal(fence_at(world, "here", now_ms - 5001), 0);
-	assert_int_equal(fence_at(world, "here", now_ms), 1);
+	assert_int_equal(fence_at(world, "here", server_ms(world) - 5001), 0);
+	assert_int_equal(fence(world, "here", true), 1);
 }
 
 static void a_valid_lease_is_not_fenced(void **state)
@@ -376,7 +392,7 @@ static void fencing_ends_the_sessions_of_the_dead_first(void **state)
 				    dead.id),
 		"");
 	/* Its lock may outlive the first attempt by a moment. */
-	for (int i = 0; i < 100 && fence(world, "here", false) == 0; i++)
+	for (int i = 0; i < 1500 && fence(world, "here", false) == 0; i++)
 		run_sql(world, "SELECT pg_sleep(0.02)");
 	assert_int_equal(
 		ask(world,

@@ -73,7 +73,7 @@ static void begin_to_advance(struct world *world)
 					" 'inbox.inbox_messages'::regclass); END $$"),
 			"") != 0;
 		tries++) {
-		assert_true(tries < 300);
+		assert_true(tries < 3000);
 		(void)usleep(10000);
 	}
 }
@@ -83,7 +83,7 @@ static void no_sequence_is_set_back(void **state)
 {
 	struct world *world = *state;
 	/* So that its lock does not outlive a failure. */
-	PGconn *storing = PQconnectdb("options='-c idle_in_transaction_session_timeout=8s'");
+	PGconn *storing = PQconnectdb("options='-c idle_in_transaction_session_timeout=60s'");
 	PGresult *result;
 	char sql[240];
 
