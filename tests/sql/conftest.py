@@ -2,6 +2,7 @@
 The C programs create their own schemas.
 """
 
+import itertools
 import os
 import pathlib
 
@@ -10,8 +11,11 @@ import pytest
 
 from statements import MIGRATIONS, Statements, embed, migrate
 from support.postgres import Postgres
+from support.wait import eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+_schemas = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -20,25 +24,36 @@ def server():
     if os.environ.get("PGHOST"):
         yield {name: value for name, value in os.environ.items() if name.startswith("PG")}
         return
-    postgres = Postgres().start()
+    # Autovacuum changes statistics and pages between two statements of a test. It also takes transaction ids and holds a snapshot,
+    # which keep horizons back and dead rows alive.
+    postgres = Postgres(settings={"autovacuum": "off"}).start()
     yield postgres.environment()
     postgres.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def connect(server):
-    """Makes connections with autocommit; all are closed at the end."""
-    opened = []
+    """Makes connections with autocommit. At the end all are closed, and their sessions have ended with their locks and temporary
+    objects: the next test must not meet these."""
+    opened, sessions = [], []
 
     def make(**keywords):
         names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE"}
         given = {key: server[name] for key, name in names.items() if name in server}
         opened.append(psycopg.connect(**{**given, **keywords}, autocommit=True))
+        if "port" not in keywords:  # a pooler makes its own numbers
+            sessions.append(opened[-1].info.backend_pid)
         return opened[-1]
 
     yield make
+    last = make() if len(sessions) > 1 else None
     for connection in opened:
-        connection.close()
+        if connection is not last:
+            connection.close()
+    if last is not None:
+        others = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (%s) AND pid <> pg_backend_pid()"
+        eventually(lambda: last.execute(others, [sessions]).fetchone() == (0,), what="the sessions of the test to end")
+        last.close()
 
 
 @pytest.fixture
@@ -48,6 +63,8 @@ def db(connect):
     connection = connect()
     connection.execute("SET client_min_messages = error")
     connection.execute("DROP SCHEMA IF EXISTS inbox CASCADE")
+    if next(_schemas) % 50 == 0:
+        connection.execute("VACUUM")  # the catalogs have the objects of many dropped schemas
     connection.execute("CREATE SCHEMA inbox")
     migrate(connection)
     for version, oldest in enumerate(embed.oldest_sidecars(MIGRATIONS), start=1):
