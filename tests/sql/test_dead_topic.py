@@ -152,7 +152,7 @@ def test_a_locked_row_is_marked_later(db, connect, statements):
     other = connect()
     with other.transaction():
         other.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'a' FOR UPDATE")
-        db.execute("SET statement_timeout = '5s'")
+        db.execute("SET lock_timeout = '30s'")
         assert statements.run("dead_mark", *told) == [(seq,)]
     assert fetched(statements) == ["a"]
 

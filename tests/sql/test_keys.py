@@ -269,7 +269,7 @@ def test_skip_does_not_wait_for_a_locked_message(db, connect):
     other = connect()
     with other.transaction():
         other.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'a' FOR UPDATE")
-        db.execute("SET lock_timeout = '5s'")
+        db.execute("SET lock_timeout = '30s'")
         with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="event 'a' is locked"):
             db.execute("SELECT inbox.skip_key('orders', 'k')")
 

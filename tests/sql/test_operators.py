@@ -180,7 +180,7 @@ def test_replay_skips_a_row_locked_by_another_transaction(db, connect):
     other = connect()
     with other.transaction():
         other.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'a' FOR UPDATE")
-        db.execute("SET lock_timeout = '5s'")
+        db.execute("SET lock_timeout = '30s'")
         assert value(db, "SELECT inbox.replay_where('dead')") == 1
     assert (ids(db, "dead"), ids(db, "waiting")) == (["a"], ["b"])
 
@@ -300,7 +300,7 @@ def test_a_replay_notifies_listeners_and_an_empty_replay_does_not(db, connect):
         dead(db, "a")
         dead(db, "b")
         db.execute(sql)
-        assert len(list(listener.notifies(timeout=10, stop_after=1))) == 1, sql
+        assert len(list(listener.notifies(timeout=60, stop_after=1))) == 1, sql
     listener.close()
 
 

@@ -95,7 +95,7 @@ def pages_of(db, statements):
     return found
 
 
-@pytest.mark.timeout(7200 if LONG else 300)
+@pytest.mark.timeout(7200 if LONG else 900)
 @pytest.mark.parametrize("knowledge", ["analyzed", *(["never analyzed"] if LONG else [])])
 def test_pages_read_do_not_grow_with_the_table(db, statements, knowledge):
     db.execute("SET client_min_messages = error")

@@ -220,7 +220,7 @@ def test_a_killed_backend_leaves_the_key_free_at_once(db, connect):
     complete(other, begun.token)
     assert begin(db).verdict == "busy"
     pid = other.info.backend_pid
-    db.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
+    db.execute("SELECT pg_terminate_backend(%s, 60000)", [pid])
     assert serve(db).verdict == "started"
     assert effects(db) == 1
 
@@ -410,17 +410,17 @@ def test_a_digest_is_that_of_method_target_and_body(db):
 # --- Leased ---
 
 def test_a_leased_request_runs_between_two_transactions(db):
-    begun = begin(db, lease="30 seconds")
+    begun = begin(db, lease="10 minutes")
     assert (begun.verdict, begun.attempt) == ("started", 1)
-    busy = begin(db, lease="30 seconds")
+    busy = begin(db, lease="10 minutes")
     assert busy.verdict == "busy"
-    assert 28 * SECOND < busy.retry_after <= 30 * SECOND
+    assert 540 * SECOND < busy.retry_after <= 600 * SECOND
     assert begin(db).verdict == "busy"
     assert begin(db, fingerprint=b"g").verdict == "mismatch"
     with db.transaction():
         effect(db)
         complete(db, begun.token, headers={"a": "b"})
-    for lease in (None, "30 seconds"):
+    for lease in (None, "10 minutes"):
         assert begin(db, lease=lease)[4:7] == (201, {"a": "b"}, b"done")
     assert begin(db).expires_at == begun.expires_at
 
@@ -527,7 +527,7 @@ def test_extending_moves_the_end_of_the_lease_and_of_the_row(db):
     db.execute("SELECT inbox.request_extend(%s)", [token])
     db.execute("SELECT inbox.request_extend(%s, '1 hour')", [token])
     (left, kept) = db.execute("SELECT locked_until - now(), expires_at - now() FROM inbox.requests").fetchone()
-    assert 3590 * SECOND < left <= 3601 * SECOND
+    assert 3500 * SECOND < left <= 3601 * SECOND
     assert kept == left
 
 
@@ -583,6 +583,7 @@ def test_completing_a_leased_request_touches_no_index(db):
         pytest.skip("pg_stat_force_next_flush() came with PostgreSQL 15")
     tokens = [begin(db, f"k{n}", lease="1 minute").token for n in range(50)]
     counts = "SELECT pg_stat_force_next_flush(), n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = 'inbox.requests'::regclass"
+    db.execute(counts)
     before = db.execute(counts).fetchone()[1:]
     for token in tokens:
         complete(db, token, headers={"content-type": "text/plain"})
@@ -615,7 +616,7 @@ def test_the_time_of_expiry_is_told_at_the_begin_and_kept(db):
         begun = begin(db, keep="2 hours")
         complete(db, begun.token)
     assert value(db, "SELECT expires_at FROM inbox.requests") == begun.expires_at
-    assert 7190 * SECOND < begun.expires_at - value(db, "SELECT now()") <= 7200 * SECOND
+    assert 7100 * SECOND < begun.expires_at - value(db, "SELECT now()") <= 7200 * SECOND
 
 
 def test_a_lease_never_ends_after_the_row(db):

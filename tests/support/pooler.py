@@ -38,7 +38,7 @@ class Pooler:
                                             directory=self.directory))
         self._process = process.spawn([PROGRAM, path], os.path.join(self.directory, "output.log"),
                                       user=user, cwd=self.directory)
-        eventually(self._listens, timeout=15, what="PgBouncer to listen")
+        eventually(self._listens, what="PgBouncer to listen")
 
     def close(self):
         process.end(self._process)
@@ -46,5 +46,8 @@ class Pooler:
     def _listens(self):
         import socket
 
+        if self._process.poll() is not None:
+            raise process.StartFailed(f"PgBouncer ended with exit code {self._process.returncode}:\n"
+                                      f"{process.tail(os.path.join(self.directory, 'output.log'))}")
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0

@@ -28,6 +28,17 @@ def eventually(condition, timeout=DEFAULT_TIMEOUT, what=None, every=0.05):
         time.sleep(every)
 
 
+def in_time(look, seconds):
+    """What look() returns within `seconds`: it is called again when it took longer. For what is true for that time only, so that a
+    process that was stopped meanwhile fails no test."""
+    def once():
+        began = time.monotonic()
+        found = look()
+        return (found,) if time.monotonic() - began < seconds else None
+
+    return eventually(once, what=f"an answer within {seconds:g} s")[0]
+
+
 def throughout(condition, seconds, every=0.05):
     """Asserts that `condition` holds during all of `seconds`: for things that must not happen."""
     deadline = time.monotonic() + seconds
