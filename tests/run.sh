@@ -243,6 +243,9 @@ prepare() {
 	*" versions "*) require "install: versions" install_packages xz-utils ;;
 	esac
 	case " $* " in
+	*" deploy "* | *" quickstart "*) require "build: release" build_release ;;
+	esac
+	case " $* " in
 	*" unit "* | *" conformance "* | *" languages "* | *" sql "* | *" system "* | *" versions "* | *" lint "*)
 		require "build: gcc" build_gcc
 		require "build: sanitizers" build_asan

@@ -14,6 +14,17 @@ meson_needed=1.0
 go_needed=1.26.0
 go_fetched=1.26.8
 
+# try_again COMMAND…: runs a command that downloads, at most five times. The network or a mirror can be away for a minute or two.
+try_again() {
+	local pause
+	for pause in 5 15 30 60 ''; do
+		"$@" && return
+		[ -n "$pause" ] || return 1
+		say "failed, again in $pause s: $*"
+		sleep "$pause"
+	done
+}
+
 as_root() {
 	if [ "$(id -u)" -eq 0 ]; then
 		"$@"
@@ -59,11 +70,11 @@ drop_provided() {
 
 apt_install() {
 	if [ -z "${apt_updated:-}" ]; then
-		as_root apt-get -qq update || return
+		try_again as_root apt-get -qq update || return
 		apt_updated=yes
 	fi
-	as_root env DEBIAN_FRONTEND=noninteractive \
-		apt-get -qq -y install --no-install-recommends "$@" >/dev/null
+	try_again as_root env DEBIAN_FRONTEND=noninteractive \
+		apt-get -qq -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" >/dev/null
 }
 
 install_packages() {
@@ -95,7 +106,7 @@ install_venv() {
 	say "installing Python packages into .venv"
 	rm -rf "$root/.venv"
 	python3 -m venv "$root/.venv" &&
-		"$root/.venv/bin/pip" install -q --disable-pip-version-check -r "$wanted" &&
+		try_again "$root/.venv/bin/pip" install -q --disable-pip-version-check -r "$wanted" &&
 		cp "$wanted" "$stamp"
 }
 
@@ -108,24 +119,31 @@ install_meson() {
 	if [ ! -x "$own/bin/meson" ]; then
 		say "installing Meson $meson_needed or later into .cache"
 		install_packages python3-venv || return
-		python3 -m venv "$own" && "$own/bin/pip" install -q --disable-pip-version-check 'meson>=1.0' || return
+		python3 -m venv "$own" && try_again "$own/bin/pip" install -q --disable-pip-version-check 'meson>=1.0' || return
 	fi
 	PATH="$own/bin:$PATH"
 }
 
+fetch_kafka() {
+	PYTHONPATH="$root/tests" python3 -m support.kafka --fetch-only >/dev/null
+}
+
 install_kafka() {
-	install_packages "${kafka_packages[@]}" &&
-		PYTHONPATH="$root/tests" python3 -m support.kafka --fetch-only >/dev/null
+	install_packages "${kafka_packages[@]}" && try_again fetch_kafka
 }
 
 fetch_promtool() {
 	PYTHONPATH="$root/tests" python3 -m support.promtool
 }
 
+update_and_fetch_promtool() {
+	as_root apt-get -qq update && fetch_promtool >/dev/null
+}
+
 install_promtool() {
 	fetch_promtool >/dev/null 2>&1 && return
 	say "fetching promtool"
-	as_root apt-get -qq update && fetch_promtool >/dev/null
+	try_again update_and_fetch_promtool
 }
 
 go_program() {
@@ -135,7 +153,7 @@ go_program() {
 # install_go_program MODULE: that of tests/support which names the program. A compiler is installed only when it is needed.
 install_go_program() {
 	command -v go >/dev/null || go_program "$1" 2>/dev/null || install_packages golang-go || return
-	go_program "$1"
+	try_again go_program "$1"
 }
 
 # Go for handlers/go. Debian 12 has 1.19, and Ubuntu 24.04 has 1.22, too old for the tools that check the library. An older Go fetches
@@ -149,7 +167,7 @@ install_go() {
 	if [ ! -x "$own/bin/go" ]; then
 		say "fetching Go $go_fetched into .cache"
 		platform=$(go env GOOS)-$(go env GOARCH)
-		from=$(cd / && go mod download -json "golang.org/toolchain@v0.0.1-go$go_fetched.$platform" |
+		from=$(cd / && try_again go mod download -json "golang.org/toolchain@v0.0.1-go$go_fetched.$platform" |
 			sed -n 's/.*"Dir": "\(.*\)".*/\1/p') && [ -n "$from" ] || return
 		rm -rf "$own.part"
 		cp -r "$from" "$own.part" && chmod -R u+w "$own.part" && chmod +x "$own.part"/bin/* "$own.part"/pkg/tool/*/* &&

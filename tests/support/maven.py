@@ -9,6 +9,9 @@ import tempfile
 from support import process
 
 HERE = pathlib.Path(__file__).resolve().parent
+FETCH_SECONDS = 600
+# Maven waits half an hour for an answer otherwise.
+NO_STALL = ("-Dmaven.wagon.rto=30000", "-Daether.connector.requestTimeout=30000")
 
 
 def cache():
@@ -25,9 +28,13 @@ def fetch(pom, what, version):
         raise process.StartFailed(f"Maven is needed to fetch {what}; tests/run.sh installs it")
     target.parent.mkdir(parents=True, exist_ok=True)
     part = tempfile.mkdtemp(prefix="part-", dir=target.parent)
-    done = subprocess.run(["mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies",
-                           f"-Dserver.version={version}", f"-DoutputDirectory={part}"],
-                          capture_output=True, text=True)
+    try:
+        done = subprocess.run(["mvn", "-B", "-q", "-f", str(pom), *NO_STALL, "dependency:copy-dependencies",
+                               f"-Dserver.version={version}", f"-DoutputDirectory={part}"],
+                              capture_output=True, text=True, timeout=FETCH_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise process.StartFailed(f"fetching {what} {version} from Maven Central took more than {FETCH_SECONDS} s") from error
     if done.returncode != 0:
         shutil.rmtree(part, ignore_errors=True)
         raise process.StartFailed(f"fetching {what} {version} from Maven Central failed:\n"
