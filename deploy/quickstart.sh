@@ -232,7 +232,7 @@ start_broker() {
 	else
 		start broker "$root/build-release/tools/inboxd-devbroker" "${topics[@]/#/--topic=}" \
 			--address-file "$dir/broker.address"
-		wait_for broker 20 [ -f "$dir/broker.address" ]
+		wait_for broker 60 [ -f "$dir/broker.address" ]
 		KAFKA_BOOTSTRAP=$(cat "$dir/broker.address")
 	fi
 }
@@ -337,8 +337,9 @@ metric() {
 	(get /metrics) | awk -v name="$1" '$1 ~ "^" name "({|$)" { sum += $2 } END { print sum + 0 }'
 }
 
+# The metrics follow the rows by a moment.
 counted() {
-	[ "$(metric inboxd_messages_received_total)" = $((orders + copies)) ]
+	[ "$(metric inboxd_messages_received_total)" = $((orders + copies)) ] && [ "$(metric inboxd_duplicates_total)" = "$copies" ]
 }
 
 check() {
@@ -484,8 +485,8 @@ main() {
 	stage "inboxd" waiting_for_it start_inboxd
 	stage "handlers" waiting_for_it start_handlers
 	produce
-	stage "all messages are processed" waiting_for_it wait_for "$sidecar" 60 all_processed
-	wait_for "$sidecar" 10 counted
+	stage "all messages are processed" waiting_for_it wait_for "$sidecar" 180 all_processed
+	wait_for "$sidecar" 60 counted
 	show
 	[ -n "$once" ] || stay
 	next_steps

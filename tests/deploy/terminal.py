@@ -31,7 +31,7 @@ class Terminal:
         before, end = len(self.output), f"END-{time.monotonic_ns()}"
         self._process.stdin.write(f"{command}\necho {end}\n".encode())
         self._process.stdin.flush()
-        eventually(lambda: f"{end}\n" in self.output[before:], timeout=60, what=f"{command} to end")
+        eventually(lambda: f"{end}\n" in self.output[before:], timeout=120, what=f"{command} to end")
         return self.output[before:].replace(f"{end}\n", "")
 
     def close(self):
@@ -40,7 +40,7 @@ class Terminal:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGINT)
         try:
-            return self._process.wait(timeout=30)
+            return self._process.wait(timeout=120)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             raise

@@ -59,7 +59,7 @@ def rootfs(checkout, stages, tmp_path_factory):
             continue
         command = re.sub(r"(?<![\w./])/build\b", str(build), re.sub(r"(?<!\w)/rootfs\b(?!\.)", str(result), command))
         done = subprocess.run(as_root("sh", "-ec", command), cwd=context, capture_output=True, text=True,
-                              timeout=200, check=False)
+                              timeout=850, check=False)
         assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
     os.chmod(place, 0o755)
     return result

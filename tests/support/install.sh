@@ -73,8 +73,15 @@ apt_install() {
 		try_again as_root apt-get -qq update || return
 		apt_updated=yes
 	fi
-	try_again as_root env DEBIAN_FRONTEND=noninteractive \
-		apt-get -qq -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" >/dev/null
+	try_again apt_install_once "$@"
+}
+
+# apt-get update succeeds also without some of the lists.
+apt_install_once() {
+	as_root env DEBIAN_FRONTEND=noninteractive \
+		apt-get -qq -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" >/dev/null && return
+	as_root apt-get -qq update
+	return 1
 }
 
 install_packages() {
