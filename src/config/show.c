@@ -14,11 +14,22 @@ enum { WIDEST_TEXT = 40 };
 static const char *const secret_words[] = { "password", "passphrase", "secret", "token", "passfile",
 	"key.pem", "jaas", "oauthbearer.config", "scram_client_key", "scram_server_key" };
 
+/* "sasl.oauthbearer.token.endpoint.url": the address of a server that issues tokens. A login or a query in the address can
+ * be a secret. */
+static bool is_address(const char *name, const char *text)
+{
+	const char *url = strstr(name, ".url");
+
+	return url != NULL && strcmp(url, ".url") == 0 && strpbrk(text, "@?") == NULL;
+}
+
 bool config_is_secret(const char *name, const char *text)
 {
 	const char *authority = strstr(text, "://");
 
-	for (size_t i = 0; i < sizeof(secret_words) / sizeof(secret_words[0]); i++) {
+	for (size_t i = 0;
+		i < sizeof(secret_words) / sizeof(secret_words[0]) && !is_address(name, text);
+		i++) {
 		if (strcasestr(name, secret_words[i]) != NULL)
 			return true;
 	}

@@ -60,18 +60,21 @@ class SecurePostgres:
 
 class SecureKafka(Kafka):
     """One open listener for tests, and one with TLS, PLAIN and SCRAM, whose certificate is for localhost only. A topic with
-    an ACL is open only to those whom its ACLs permit; the tests are superusers."""
+    an ACL is open only to those whom its ACLs permit; the tests are superusers. A third listener is open and advertises a
+    port at which nobody listens."""
 
     def __init__(self, authority, password):
         self.secure_port = process.free_port()
+        self.lost_port, self.dead_port = process.free_port(), process.free_port()
         port = process.free_port()
         controller = process.free_port()
         super().__init__(port=port, properties={
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{self.secure_port},"
-                         f"CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},SECURE://localhost:{self.secure_port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
+                         f"LOST://127.0.0.1:{self.lost_port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},SECURE://localhost:{self.secure_port},"
+                                    f"LOST://127.0.0.1:{self.dead_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL,LOST:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.name.secure.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
             "listener.name.secure.scram-sha-256.sasl.jaas.config":

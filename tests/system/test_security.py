@@ -383,6 +383,35 @@ def test_a_revoked_privilege_holds_the_events_of_its_topic(start_inboxd, secure_
     assert sidecar.metric("inboxd_outbox_refused_total") == 0
 
 
+def row(done, name):
+    """The lines of one check of `inboxd check`."""
+    return re.search(rf"^\S+ +{name} .*(?:\n {{19}}.*)*", done.stdout, re.M)[0]
+
+
+def test_check_names_a_broker_that_cannot_be_reached_where_it_is_advertised(make_inboxd, secure_kafka, group):
+    checked = make_inboxd().command("check")
+    assert row(checked, "kafka").startswith("ok "), checked.stdout
+    assert f"group {group}: its coordinator answers" in row(checked, "kafka")
+    lost = make_inboxd(kafka={"bootstrap.servers": f"127.0.0.1:{secure_kafka.lost_port}", "security.protocol": "plaintext"})
+    checked = lost.command("check")
+    found = row(checked, "kafka")
+    assert checked.returncode == 4 and found.startswith("FAILED"), checked.stdout
+    assert f"broker 1 cannot be reached at the address that it advertises, 127.0.0.1:{secure_kafka.dead_port}: " in found
+    assert "Connection refused" in found and "correct advertised.listeners" in found
+
+
+def test_check_names_each_setting_that_the_consumer_protocol_refuses(make_inboxd):
+    refused = {"session.timeout.ms": 20000, "heartbeat.interval.ms": 3000, "partition.assignment.strategy": "range",
+               "group.protocol.type": "consumer"}
+    sidecar = make_inboxd(kafka={"group.protocol": "consumer", **refused})
+    sidecar.env.update(later_librdkafka())
+    found = row(sidecar.command("check"), "kafka")
+    assert found.startswith("FAILED")
+    for name in refused:
+        assert f'kafka.{name}: kafka.group.protocol is "consumer", which refuses this setting' in found
+    assert "group.consumer.session.timeout.ms" in found
+
+
 def documented_access():
     """{kind of the resource and its first word: the operations} of docs/deployment.md."""
     text = pathlib.Path(__file__).parents[2].joinpath("docs/deployment.md").read_text(encoding="utf-8")
@@ -407,7 +436,9 @@ def test_the_access_of_the_documentation_is_enough(make_inboxd, handler, secure_
             secure_kafka.allow(*resource, AclOperation.ALL, user="others")
         sidecar = make_inboxd(retry={"dead_topic": dead_topic}, outbox={"enabled": True, "producer": "transactional"})
         assert sidecar.command("check").returncode != 0, "everything is closed"
-        for what, resource in kinds.items():
+        for what, resource in sorted(kinds.items(), key=lambda each: each[0] == "group"):
+            if what == "group":
+                eventually(lambda: "grant READ on the group" in sidecar.command("check").stdout)
             secure_kafka.allow(*resource, *access[what])
         eventually(lambda: "ok     kafka" in sidecar.command("check").stdout)
         sidecar.start()

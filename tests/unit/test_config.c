@@ -247,6 +247,12 @@ static void unknown_librdkafka_names_are_passed_on_with_a_warning(void **state)
 	assert_string_equal(world->config->warnings.items[0],
 		"--set: kafka.bootstrap.server: librdkafka does not list this name; did you mean "
 		"\"bootstrap.servers\"?");
+	world->sources.set_count = 0;
+	world_set(world, "kafka.fetch.queue.backoff.ms=1");
+	assert_loads(world);
+	assert_string_equal(world->config->warnings.items[0],
+		"--set: kafka.fetch.queue.backoff.ms: this librdkafka does not have this name; it "
+		"needs librdkafka 2.2");
 }
 
 static void unknown_libpq_keywords_are_refused(void **state)
@@ -534,6 +540,23 @@ static void secrets_are_masked(void **state)
 	assert_line(world, "kafka.sasl.password", "***", "@/inboxd.yaml:5");
 	assert_line(world, "kafka.sasl.username", "seen", "@/inboxd.yaml:11");
 	assert_line(world, "postgres.options", "\"\"", "@/inboxd.yaml:18");
+}
+
+static void the_address_of_a_token_server_is_shown_unless_it_has_a_secret(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world,
+		ENOUGH "  sasl.oauthbearer.token.endpoint.url: https://idp.example/token\n"
+		       "  my.token.url: https://idp.example/token?key=hush\n"
+		       "  other.token.url: https://u:hush@idp.example/token\n"
+		       "  my.token.url.key: hush\n");
+	assert_loads(world);
+	assert_line(world, "kafka.sasl.oauthbearer.token.endpoint.url", "https://idp.example/token",
+		"@/inboxd.yaml:5");
+	assert_line(world, "kafka.my.token.url", "***", "@/inboxd.yaml:6");
+	assert_line(world, "kafka.other.token.url", "***", "@/inboxd.yaml:7");
+	assert_line(world, "kafka.my.token.url.key", "***", "@/inboxd.yaml:8");
 }
 
 static void a_value_from_a_file_is_masked_whatever_its_key_is(void **state)
@@ -845,6 +868,7 @@ int main(void)
 		RULE(a_file_with_a_nul_byte_is_no_value),
 		RULE(a_connection_string_with_a_password_is_masked),
 		RULE(secrets_are_masked),
+		RULE(the_address_of_a_token_server_is_shown_unless_it_has_a_secret),
 		RULE(a_value_from_a_file_is_masked_whatever_its_key_is),
 		RULE(the_dump_has_one_line_for_each_key),
 		RULE(every_mistake_in_the_file_is_reported_with_its_line),

@@ -4,11 +4,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 #include <librdkafka/rdkafka.h>
 
+#include "base/cleanup.h"
 #include "ingest/kafka/consumer_conf.h"
 
 #define AHEAD         "queued.max.messages.kbytes"
@@ -87,6 +89,80 @@ static void a_setting_that_inboxd_controls_is_refused(void **state)
 	assert_non_null(strstr(err.text, "kafka.enable.auto.commit"));
 }
 
+/* What the first line, or one of the others, says about a setting that librdkafka does not know. */
+static const struct {
+	const char *name;
+	const char *says;
+} unknown[] = {
+	{ "group.protocol", "needs librdkafka 2.4; this inboxd has " },
+	{ "group.remote.assignor", "needs librdkafka 2.4; " },
+	{ "fetch.queue.backoff.ms", "needs librdkafka 2.2; " },
+	{ "metadata.recovery.strategy", "needs librdkafka 2.10; " },
+	{ "https.ca.location", "needs librdkafka 2.11; " },
+	{ "sasl.oauthbearer.grant.type", "needs librdkafka 2.11; " },
+	{ "sasl.oauthbearer.client.credentials.client.id", "needs librdkafka 2.11; " },
+	{ "sasl.oauthbearer.assertion.algorithm", "needs librdkafka 2.11; " },
+	{ "sasl.oauthbearer.metadata.authentication.type", "needs librdkafka 2.12; " },
+	{ "sesion.timeout.ms", "did you mean \"session.timeout.ms\"?" },
+	{ "linger", "No such configuration property" },
+	{ "group.protocols", "No such configuration property" },
+};
+
+static bool is_known_here(const char *name)
+{
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+	bool known = rd_kafka_conf_set(conf, name, "", NULL, 0) != RD_KAFKA_CONF_UNKNOWN;
+
+	rd_kafka_conf_destroy(conf);
+	return known;
+}
+
+static void each_setting_that_librdkafka_does_not_know_is_explained(void **state)
+{
+	enum { COUNT = sizeof(unknown) / sizeof(unknown[0]) };
+	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	struct setting settings[COUNT];
+	char value[] = "x";
+	struct config config = { .kafka = { settings, 0 } };
+	struct err err = ERR_INIT;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT; i++) {
+		if (!is_known_here(unknown[i].name))
+			settings[config.kafka.count++] =
+				(struct setting){ .name = (char *)(uintptr_t)unknown[i].name,
+					.value = value };
+	}
+	assert_true(config.kafka.count >= 3);
+	assert_int_equal(consumer_conf_check(&config, &text, &err), FAULT_CONFIG);
+	buf_addf(&text, "%s\n", err.text);
+	for (size_t i = 0; i < COUNT; i++) {
+		char line[200];
+		const char *found;
+
+		if (is_known_here(unknown[i].name))
+			continue;
+		(void)snprintf(line, sizeof(line), "kafka.%s: ", unknown[i].name);
+		found = strstr(buf_str(&text), line);
+		assert_non_null(found);
+		(void)snprintf(line, sizeof(line), "%.*s", (int)strcspn(found, "\n"), found);
+		if (strstr(line, unknown[i].says) == NULL)
+			fail_msg("%s", line);
+	}
+}
+
+static void every_setting_that_librdkafka_knows_passes(void **state)
+{
+	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	struct setting settings[] = { NEEDED, SETTING("session.timeout.ms", "20000") };
+	struct config config = { .kafka = { settings, 3 } };
+	struct err err = ERR_INIT;
+
+	(void)state;
+	assert_int_equal(consumer_conf_check(&config, &text, &err), 0);
+	assert_int_equal(text.length, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -95,6 +171,8 @@ int main(void)
 		cmocka_unit_test(the_user_can_set_the_fetch_queue),
 		cmocka_unit_test(a_setting_of_inboxd_is_not_the_users),
 		cmocka_unit_test(a_setting_that_inboxd_controls_is_refused),
+		cmocka_unit_test(each_setting_that_librdkafka_does_not_know_is_explained),
+		cmocka_unit_test(every_setting_that_librdkafka_knows_passes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,6 +152,41 @@ static void offer_often_written(struct nearest *nearest, const char *section)
 	}
 }
 
+/* Names that are new in a librdkafka after 2.0.2, from the list of settings of each version. '*' at the end stands for any end. */
+static const struct {
+	const char *name;
+	const char *version;
+} later_names[] = {
+	{ "client.dns.lookup", "2.2" },
+	{ "fetch.queue.backoff.ms", "2.2" },
+	{ "retry.backoff.max.ms", "2.3" },
+	{ "group.protocol", "2.4" },
+	{ "group.remote.assignor", "2.4" },
+	{ "enable.metrics.push", "2.5" },
+	{ "metadata.recovery.strategy", "2.10" },
+	{ "metadata.recovery.rebootstrap.trigger.ms", "2.11" },
+	{ "https.ca.location", "2.11" },
+	{ "https.ca.pem", "2.11" },
+	{ "sasl.oauthbearer.grant.type", "2.11" },
+	{ "sasl.oauthbearer.client.credentials.*", "2.11" },
+	{ "sasl.oauthbearer.assertion.*", "2.11" },
+	{ "sasl.oauthbearer.metadata.authentication.type", "2.12" },
+	{ "sasl.oauthbearer.sub.claim.name", "2.14" },
+};
+
+const char *key_first_version(const char *name)
+{
+	for (size_t i = 0; i < sizeof(later_names) / sizeof(later_names[0]); i++) {
+		const char *known = later_names[i].name;
+		size_t length = strcspn(known, "*");
+
+		if (strncmp(known, name, length) == 0 &&
+			(known[length] == '*' || name[length] == '\0'))
+			return later_names[i].version;
+	}
+	return NULL;
+}
+
 /* The names that a section's library lists, ended by NULL; NULL when they were not given. */
 static const char *const *listed_names(
 	const struct config_sources *sources, const struct section *section)
@@ -166,6 +201,7 @@ static int check_listed(const struct section *section, const struct written_key 
 	const struct config_sources *sources, struct strings *warnings, struct err *err)
 {
 	const char *const *listed = listed_names(sources, section);
+	const char *since = section->listed ? NULL : key_first_version(written->name);
 	char hint[NEAREST_HINT_BYTES];
 	struct nearest nearest;
 
@@ -182,6 +218,11 @@ static int check_listed(const struct section *section, const struct written_key 
 	if (section->listed)
 		return err_set(err, FAULT_CONFIG, "%s: section \"%s\" has no key \"%s\"%s",
 			written->origin, section->name, written->name, hint);
+	if (since != NULL)
+		return strings_addf(warnings, err,
+			"%s: %s.%s: this %s does not have this name; it needs %s %s",
+			written->origin, section->name, written->name, section->library,
+			section->library, since);
 	return strings_addf(warnings, err, "%s: %s.%s: %s does not list this name%s",
 		written->origin, section->name, written->name, section->library, hint);
 }

@@ -36,6 +36,10 @@ struct key {
 int key_find(struct key *out, const struct written_key *written,
 	const struct config_sources *sources, struct strings *warnings, struct err *err);
 
+/* The first version of librdkafka that has this name under `kafka`; NULL: unknown, or it was there before 2.0.2, the oldest
+ * version that inboxd is built with. */
+const char *key_first_version(const char *name);
+
 /* The name that `suffix` of a variable INBOXD_<SECTION>_<suffix> stands for: an option's, or one that the
  * section's library lists, or, when no list was given, the usual form of the library's names, written
  * into `scratch`. NULL when there is none. */

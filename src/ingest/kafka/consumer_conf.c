@@ -12,6 +12,9 @@
 
 #include "base/cleanup.h"
 #include "config/secret.h"
+#include "config/sources/keys.h"
+#include "config/sources/nearest.h"
+#include "ingest/ingest.h"
 
 #define KIB                  1024LL
 #define FETCH_MAX            (4 * KIB * KIB)
@@ -20,6 +23,8 @@
 #define LOG_LEVEL_DEBUG      7
 #define PRODUCED_MORE        (1024 * KIB)
 #define VERSION_WITH_BACKOFF 0x020200ff
+/* Earlier versions accept the settings of `brokers_decide`, and do not use them. */
+#define VERSION_THAT_REFUSES 0x020a00ff
 #define PRODUCED_LIMIT       1000000000LL /* the limit of librdkafka */
 #define LARGEST_EVENT                                                                              \
 	(33 * KIB * KIB) /* 16 MiB, which base64 in a structured event makes a third larger */
@@ -31,13 +36,13 @@ static void conf_free(rd_kafka_conf_t *conf)
 }
 DEFINE_CLEANUP(rd_kafka_conf_t *, conf_free);
 
-struct option {
+struct preset {
 	const char *name;
 	const char *value;
 };
 
 /* Values that the user may override. */
-static const struct option defaults[] = {
+static const struct preset defaults[] = {
 	{ "client.id", "inboxd" },
 	/* One response of the default 50 MiB would exceed the prefetch limit many times. */
 	{ "fetch.max.bytes", "4194304" },
@@ -45,7 +50,7 @@ static const struct option defaults[] = {
 };
 
 /* Values that guarantee G1 depends on: only inboxd commits offsets. */
-static const struct option enforced[] = {
+static const struct preset enforced[] = {
 	{ "enable.auto.commit", "false" },
 	{ "enable.auto.offset.store", "false" },
 	/* The end of a log may lie behind its last record; collect.c needs the event to pass it. */
@@ -57,7 +62,7 @@ static const struct option enforced[] = {
 };
 
 /* For every producer: a confirmed record is on all in-sync replicas. Idempotence requires the other values. */
-static const struct option enforced_of_producer[] = {
+static const struct preset enforced_of_producer[] = {
 	{ "enable.idempotence", "true" },
 	{ "acks", "all" },
 	{ "max.in.flight.requests.per.connection", "5" },
@@ -77,7 +82,7 @@ static const struct option enforced_of_producer[] = {
 #define TEXT_OF(number)  TEXT_OF_(number)
 #define TEXT_OF_(number) #number
 
-static const struct option enforced_of_use[PRODUCER_USES][8] = {
+static const struct preset enforced_of_use[PRODUCER_USES][8] = {
 	[PRODUCER_DEAD_TOPIC] = { { "message.timeout.ms", "10000" }, { NULL, NULL } },
 	[PRODUCER_OUTBOX] = { OUTBOX_OPTIONS, { "message.timeout.ms", "0" },
 		{ "enable.gapless.guarantee", "true" }, { NULL, NULL } },
@@ -100,6 +105,18 @@ static const char *const refused[] = {
 	"log.queue",
 };
 
+/* Settings that librdkafka refuses with `group.protocol: consumer`. Its own text is about the first one only. */
+static const struct {
+	const char *name;
+	const char *instead;
+} brokers_decide[] = {
+	{ "session.timeout.ms", "the brokers' group.consumer.session.timeout.ms decides" },
+	{ "heartbeat.interval.ms", "the brokers' group.consumer.heartbeat.interval.ms decides" },
+	{ "partition.assignment.strategy",
+		"the brokers assign the partitions (kafka.group.remote.assignor)" },
+	{ "group.protocol.type", "it has no meaning there" },
+};
+
 const char *consumer_conf_value(const struct config *config, const char *name, const char *fallback)
 {
 	for (size_t i = config->kafka.count; i > 0; i--) {
@@ -109,13 +126,45 @@ const char *consumer_conf_value(const struct config *config, const char *name, c
 	return fallback;
 }
 
+bool consumer_conf_brokers_assign(const struct config *config)
+{
+	return strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0;
+}
+
+/* A name that librdkafka does not know. */
+static int unknown_name(const char *name, const char *words, struct err *err)
+{
+	const char *since = key_first_version(name);
+	char hint[NEAREST_HINT_BYTES];
+	struct nearest nearest;
+	char **known = NULL;
+
+	if (since != NULL)
+		return err_set(err, FAULT_CONFIG,
+			"kafka.%s: needs librdkafka %s; this inboxd has %s", name, since,
+			rd_kafka_version_str());
+	nearest_start(&nearest, name);
+	if (ingest_option_names(&known, NULL) == 0) {
+		for (size_t i = 0; known[i] != NULL; i++)
+			nearest_offer(&nearest, known[i]);
+	}
+	nearest_hint(&nearest, hint);
+	ingest_names_free(known);
+	return err_set(err, FAULT_CONFIG, "kafka.%s: %s%s", name, words, hint);
+}
+
 static int set(rd_kafka_conf_t *conf, const char *name, const char *value, struct err *err)
 {
 	char words[512];
 
-	if (rd_kafka_conf_set(conf, name, value, words, sizeof(words)) == RD_KAFKA_CONF_OK)
+	switch (rd_kafka_conf_set(conf, name, value, words, sizeof(words))) {
+	case RD_KAFKA_CONF_OK:
 		return 0;
-	return err_set(err, FAULT_CONFIG, "kafka.%s: %s", name, words);
+	case RD_KAFKA_CONF_UNKNOWN:
+		return unknown_name(name, words, err);
+	default:
+		return err_set(err, FAULT_CONFIG, "kafka.%s: %s", name, words);
+	}
 }
 
 static int set_number(rd_kafka_conf_t *conf, const char *name, int64_t value, struct err *err)
@@ -127,7 +176,7 @@ static int set_number(rd_kafka_conf_t *conf, const char *name, int64_t value, st
 }
 
 /* The table is ended by a NULL. */
-static int set_table(rd_kafka_conf_t *conf, const struct option *table, struct err *err)
+static int set_table(rd_kafka_conf_t *conf, const struct preset *table, struct err *err)
 {
 	for (size_t i = 0; table[i].name != NULL; i++) {
 		if (set(conf, table[i].name, table[i].value, err) < 0)
@@ -166,30 +215,65 @@ static int set_receive(rd_kafka_conf_t *conf, const struct config *config, struc
 	return set_number(conf, "receive.message.max.bytes", needed, err);
 }
 
-static int refuse(const char *name, struct err *err)
+static int refuse(const struct config *config, const char *name, struct err *err)
 {
+	bool theirs =
+		consumer_conf_brokers_assign(config) && rd_kafka_version() >= VERSION_THAT_REFUSES;
+
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		if (strcmp(refused[i], name) == 0)
 			return err_set(err, FAULT_CONFIG,
 				"kafka.%s: inboxd sets this itself; remove the setting", name);
 	}
+	for (size_t i = 0; theirs && i < sizeof(brokers_decide) / sizeof(brokers_decide[0]); i++) {
+		if (strcmp(brokers_decide[i].name, name) == 0)
+			return err_set(err, FAULT_CONFIG,
+				"kafka.%s: kafka.group.protocol is \"consumer\", which refuses "
+				"this setting, because %s; remove it",
+				name, brokers_decide[i].instead);
+	}
 	return 0;
 }
 
-static int set_users(rd_kafka_conf_t *conf, const struct settings *settings, struct err *err)
+static int set_user(rd_kafka_conf_t *conf, const struct config *config,
+	const struct setting *setting, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
+	const char *value = secret_now(setting, &scratch);
 
-	for (size_t i = 0; i < settings->count; i++) {
-		const char *value = secret_now(&settings->items[i], &scratch);
+	if (value == NULL)
+		return err_memory(err);
+	return refuse(config, setting->name, err) < 0 ? FAULT_CONFIG
+						      : set(conf, setting->name, value, err);
+}
 
-		if (value == NULL)
-			return err_memory(err);
-		if (refuse(settings->items[i].name, err) < 0 ||
-			set(conf, settings->items[i].name, value, err) < 0)
-			return FAULT_CONFIG;
+static int set_users(rd_kafka_conf_t *conf, const struct config *config, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < config->kafka.count && r == 0; i++)
+		r = set_user(conf, config, &config->kafka.items[i], err);
+	return r < 0 ? FAULT_CONFIG : 0;
+}
+
+int consumer_conf_check(const struct config *config, struct buf *report, struct err *err)
+{
+	CLEANUP(conf_freep) rd_kafka_conf_t *conf = rd_kafka_conf_new();
+	int first = 0;
+
+	for (size_t i = 0; i < config->kafka.count; i++) {
+		struct err one = ERR_INIT;
+
+		if (set_user(conf, config, &config->kafka.items[i], &one) == 0)
+			continue;
+		if (first != 0) {
+			buf_addf(report, "%s\n", one.text);
+			continue;
+		}
+		*err = one;
+		first = one.fault;
 	}
-	return 0;
+	return first;
 }
 
 /* consumer.c reads two kinds of debug lines: resets of an offset, and those of topic_recreation.h.
@@ -243,7 +327,7 @@ int producer_conf_new(
 		largest = PRODUCED_LIMIT;
 	if (set(conf, "client.id", "inboxd", err) < 0 ||
 		set_number(conf, "message.max.bytes", largest, err) < 0 ||
-		set_partitioner(conf, use, err) < 0 || set_users(conf, &config->kafka, err) < 0 ||
+		set_partitioner(conf, use, err) < 0 || set_users(conf, config, err) < 0 ||
 		set_table(conf, enforced_of_producer, err) < 0 ||
 		set_table(conf, enforced_of_use[use], err) < 0 ||
 		set_transactions(conf, config, use, err) < 0)
@@ -272,15 +356,14 @@ static int check_needed(const struct config *config, struct err *err)
 int consumer_conf_new(rd_kafka_conf_t **out, const struct config *config, struct err *err)
 {
 	CLEANUP(conf_freep) rd_kafka_conf_t *conf = rd_kafka_conf_new();
-	/* with KIP-848 the broker assigns partitions, and librdkafka rejects a client strategy */
-	bool broker_assigns =
-		strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0;
+	/* with KIP-848, librdkafka rejects a client strategy */
+	bool broker_assigns = consumer_conf_brokers_assign(config);
 
 	if (check_needed(config, err) < 0 || set_table(conf, defaults, err) < 0 ||
 		(!broker_assigns && set(conf, "partition.assignment.strategy", "cooperative-sticky",
 					    err) < 0) ||
 		set_prefetch(conf, config, err) < 0 || set_receive(conf, config, err) < 0 ||
-		set_users(conf, &config->kafka, err) < 0 || set_debug(conf, err) < 0 ||
+		set_users(conf, config, err) < 0 || set_debug(conf, err) < 0 ||
 		set_table(conf, enforced, err) < 0)
 		return FAULT_CONFIG;
 	*out = conf;

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "config/config.h"
 
@@ -23,6 +24,10 @@ bool prefetch_has_backoff(void);
 /* FAULT_CONFIG names the key and contains librdkafka's text. The caller destroys the result or
  * passes it to rd_kafka_new(). */
 int consumer_conf_new(struct rd_kafka_conf_s **out, const struct config *config, struct err *err);
+
+/* Tries each setting of the user. FAULT_CONFIG, FAULT_MEMORY: the first one that is refused; the others are lines of the
+ * report. */
+int consumer_conf_check(const struct config *config, struct buf *report, struct err *err);
 
 /* What a producer is for. */
 enum producer_use {
@@ -49,5 +54,8 @@ int producer_conf_new(struct rd_kafka_conf_s **out, const struct config *config,
  * not set. */
 const char *consumer_conf_value(
 	const struct config *config, const char *name, const char *fallback);
+
+/* True with `group.protocol: consumer` (KIP-848): the brokers assign the partitions, and end the sessions. */
+bool consumer_conf_brokers_assign(const struct config *config);
 
 #endif

@@ -1,9 +1,6 @@
 /*
- * The Kafka part of `inboxd check` and of `inboxd adopt`, and the list of librdkafka's setting
- * names. It joins no group and commits nothing.
+ * The Kafka part of `inboxd check` and of `inboxd adopt`. It joins no group and commits nothing.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <librdkafka/rdkafka.h>
@@ -11,6 +8,8 @@
 #include "base/cleanup.h"
 #include "base/text/numbers.h"
 #include "ingest/ingest.h"
+#include "ingest/kafka/broker_query.h"
+#include "ingest/kafka/commands/advertised.h"
 #include "ingest/kafka/commands/probe.h"
 #include "ingest/kafka/commands/topic_retention.h"
 #include "ingest/kafka/consumer_conf.h"
@@ -94,6 +93,26 @@ static int32_t broker_of(const struct rd_kafka_metadata *metadata)
 	return metadata->broker_cnt > 0 ? metadata->brokers[0].id : -1;
 }
 
+/* Who only sends events joins no group. The group's offset of any partition comes from the coordinator; which one it is has no
+ * meaning. A cluster that has had no group yet needs some seconds to choose one. */
+static int check_group(
+	struct probe *probe, const struct config *config, struct buf *report, struct err *err)
+{
+	const char *group = consumer_conf_value(config, "group.id", "");
+	struct partition_offset any = { .partition = 0 };
+	int r = FAULT_KAFKA;
+
+	if (config_sends_only(config))
+		return 0;
+	any.topic = config->kafka_topics.items[0];
+	for (int i = 0; i < 2 && r != 0; i++)
+		r = broker_query_committed(probe_handle(probe), &any, 1, NULL);
+	if (r != 0)
+		return probe_no_coordinator(probe, group, err);
+	buf_addf(report, "group %s: its coordinator answers\n", group);
+	return 0;
+}
+
 static int check_cluster(
 	struct probe *probe, const struct config *config, struct buf *report, struct err *err)
 {
@@ -108,19 +127,25 @@ static int check_cluster(
 	buf_addf(report, "cluster %s, %d broker%s, group %s\n",
 		cluster == NULL ? "without an id" : cluster, metadata->broker_cnt,
 		plural(metadata->broker_cnt), consumer_conf_value(config, "group.id", ""));
-	r = check_topics(config, metadata, report, err);
+	r = advertised_check(probe, metadata, report, err);
+	if (r == 0)
+		r = check_topics(config, metadata, report, err);
 	if (r == 0)
 		r = check_dead_topic(config, metadata, report, err);
 	broker = broker_of(metadata);
 	rd_kafka_metadata_destroy(metadata);
+	if (r == 0)
+		r = check_group(probe, config, report, err);
 	return r == 0 ? topic_retention_check(probe_handle(probe), config, broker, report, err) : r;
 }
 
 int ingest_check(const struct config *config, struct buf *report, struct err *err)
 {
 	struct probe *probe = NULL;
-	int r = probe_open(&probe, config, PROBE_PLAIN, err);
+	int r = consumer_conf_check(config, report, err);
 
+	if (r == 0)
+		r = probe_open(&probe, config, PROBE_PLAIN, err);
 	if (r == 0)
 		r = check_cluster(probe, config, report, err);
 	probe_close(probe);
@@ -141,86 +166,4 @@ int ingest_identify(
 		r = probe_no_answer(probe, "sent the id of the cluster", "no answer", err);
 	probe_close(probe);
 	return r;
-}
-
-/* --- Names ------------------------------------------------------------------------------------- */
-
-static bool is_known(char *const *names, size_t count, const char *name, size_t length)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (strncmp(names[i], name, length) == 0 && names[i][length] == '\0')
-			return true;
-	}
-	return false;
-}
-
-static int add_name(char ***names, size_t *count, const char *name, size_t length)
-{
-	char **wider;
-
-	if (is_known(*names, *count, name, length))
-		return 0;
-	wider = realloc(*names, (*count + 2) * sizeof(*wider));
-	if (wider == NULL)
-		return FAULT_MEMORY;
-	*names = wider;
-	wider[*count] = strndup(name, length);
-	if (wider[*count] == NULL)
-		return FAULT_MEMORY;
-	(*count)++;
-	wider[*count] = NULL;
-	return 0;
-}
-
-/* librdkafka prints its settings as a table: "name | C/P | range | default | …". rd_kafka_conf_dump() would leave out
- * aliases and settings without a default, 68 of 164 names in version 2.0.2 (ADR 26). */
-static int parse_names(const char *table, char ***names)
-{
-	static const char of_names[] = "abcdefghijklmnopqrstuvwxyz0123456789._";
-	size_t count = 0;
-
-	while (*table != '\0') {
-		size_t length = strcspn(table, "\n");
-
-		if (table[0] >= 'a' && table[0] <= 'z' && memchr(table, '|', length) != NULL &&
-			add_name(names, &count, table, strspn(table, of_names)) < 0)
-			return FAULT_MEMORY;
-		table += length + (table[length] == '\n' ? 1 : 0);
-	}
-	return 0;
-}
-
-static char *print_settings(void)
-{
-	char *table = NULL;
-	size_t size = 0;
-	FILE *file = open_memstream(&table, &size);
-
-	if (file == NULL)
-		return NULL;
-	rd_kafka_conf_properties_show(file);
-	if (fclose(file) == 0)
-		return table;
-	free(table);
-	return NULL;
-}
-
-int ingest_option_names(char ***out, struct err *err)
-{
-	CLEANUP(freep) char *table = print_settings();
-	char **names = calloc(1, sizeof(*names));
-
-	if (table == NULL || names == NULL || parse_names(table, &names) < 0) {
-		ingest_names_free(names);
-		return err_memory(err);
-	}
-	*out = names;
-	return 0;
-}
-
-void ingest_names_free(char **names)
-{
-	for (size_t i = 0; names != NULL && names[i] != NULL; i++)
-		free(names[i]);
-	free(names);
 }

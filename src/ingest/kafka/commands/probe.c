@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text/numbers.h"
 #include "ingest/kafka/broker_query.h"
@@ -18,30 +19,43 @@
 #define SOON_MS 2500
 #define LATE_MS 7500
 #define ENDS_MS 10000
+#define ERRORS  32
+
+struct probe_error {
+	rd_kafka_resp_err_t code;
+	char text[512]; /* more precise than "timed out" */
+};
 
 struct probe {
 	struct tls_errors trust; /* must be first: see tls_errors_register() */
 	rd_kafka_t *kafka;
-	const struct config *config; /* borrowed until probe_close() */
-	bool all_down;               /* librdkafka tried every broker and reached none */
-	rd_kafka_resp_err_t last_code;
-	char last_error[512]; /* the last error of librdkafka; more precise than "timed out" */
+	const struct config *config;       /* borrowed until probe_close() */
+	bool all_down;                     /* librdkafka tried every broker and reached none */
+	struct probe_error errors[ERRORS]; /* of librdkafka; the next one replaces the oldest one */
+	size_t error_count;                /* since the start */
 	struct fetched_record fetched;
 };
+
+static const struct probe_error *last_error(const struct probe *probe)
+{
+	return probe->error_count == 0 ? NULL : &probe->errors[(probe->error_count - 1) % ERRORS];
+}
 
 static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaque)
 {
 	struct probe *probe = opaque;
+	struct probe_error *error = &probe->errors[probe->error_count % ERRORS];
 
 	(void)kafka;
 	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
 		probe->all_down = true;
 	/* "all brokers down" follows from the errors before it, which say why */
-	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && probe->last_error[0] != '\0')
+	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && probe->error_count > 0)
 		return;
-	probe->last_code = (rd_kafka_resp_err_t)code;
-	(void)snprintf(probe->last_error, sizeof(probe->last_error), "%s: %s",
-		rd_kafka_err2name((rd_kafka_resp_err_t)code), reason);
+	probe->error_count++;
+	error->code = (rd_kafka_resp_err_t)code;
+	(void)snprintf(
+		error->text, sizeof(error->text), "%s: %s", rd_kafka_err2name(error->code), reason);
 }
 
 /* Drops log lines: inboxd's settings enable debug lines, which are useless at a terminal. */
@@ -108,28 +122,93 @@ rd_kafka_t *probe_handle(const struct probe *probe)
 	return probe->kafka;
 }
 
-/* librdkafka delivers errors as events of the consumer's queue: on_error() runs only inside a poll. */
+/* librdkafka delivers errors as events of the consumer's queue: on_error() runs only inside a poll. Errors of the group are
+ * messages. */
 static void poll_errors(struct probe *probe)
 {
 	rd_kafka_message_t *message = rd_kafka_consumer_poll(probe->kafka, 0);
 
-	if (message != NULL)
-		rd_kafka_message_destroy(message);
+	if (message == NULL)
+		return;
+	if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR &&
+		message->err != RD_KAFKA_RESP_ERR__PARTITION_EOF)
+		on_error(probe->kafka, message->err, rd_kafka_message_errstr(message), probe);
+	rd_kafka_message_destroy(message);
+}
+
+static const char *advice_for(struct probe *probe, const struct probe_error *error)
+{
+	return error == NULL ? NULL : tls_errors_advice(&probe->trust, error->code, error->text);
 }
 
 int probe_no_answer(struct probe *probe, const char *what, const char *otherwise, struct err *err)
 {
+	const struct probe_error *last;
 	const char *advice;
 
 	poll_errors(probe);
-	advice = tls_errors_advice(&probe->trust, probe->last_code, probe->last_error);
+	last = last_error(probe);
+	advice = advice_for(probe, last);
 	(void)err_set(err, FAULT_KAFKA, "no broker of kafka.bootstrap.servers (%s) %s: %s",
 		consumer_conf_value(probe->config, "bootstrap.servers", ""), what,
-		probe->last_error[0] == '\0' ? otherwise : probe->last_error);
+		last == NULL ? otherwise : last->text);
 	return err_advise(err, "%s",
 		advice != NULL
 			? advice
 			: "correct kafka.bootstrap.servers, or check the brokers and the network");
+}
+
+int probe_no_coordinator(struct probe *probe, const char *group, struct err *err)
+{
+	const struct probe_error *last;
+
+	poll_errors(probe);
+	last = last_error(probe);
+	(void)err_set(err, FAULT_KAFKA, "no coordinator of the group \"%s\" answers: %s", group,
+		last == NULL ? "no answer" : last->text);
+	return err_advise(err, "%s",
+		last != NULL && last->code == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED
+			? "grant READ on the group, or correct kafka.group.id"
+			: "check the brokers, and their topic __consumer_offsets: each of its "
+			  "partitions needs a leader");
+}
+
+/* librdkafka begins each error of a connection with the name of the broker: "sasl_ssl://HOST:PORT/ID: ". */
+static const struct probe_error *error_of(struct probe *probe, const char *broker)
+{
+	size_t kept = probe->error_count < ERRORS ? probe->error_count : ERRORS;
+
+	for (size_t i = 1; i <= kept; i++) {
+		const struct probe_error *error = &probe->errors[(probe->error_count - i) % ERRORS];
+		const char *found = strstr(error->text, broker);
+
+		/* another host's name can end with this one */
+		if (found != NULL && found > error->text && (found[-1] == ' ' || found[-1] == '/'))
+			return error;
+	}
+	return NULL;
+}
+
+bool probe_broker_failed(struct probe *probe, const char *broker)
+{
+	poll_errors(probe);
+	return error_of(probe, broker) != NULL;
+}
+
+int probe_unreachable(struct probe *probe, const char *broker, struct err *err)
+{
+	const struct probe_error *error = error_of(probe, broker);
+	const char *advice = advice_for(probe, error);
+	int address = (int)(strrchr(broker, '/') - broker);
+
+	(void)err_set(err, FAULT_KAFKA,
+		"broker %.*s cannot be reached at the address that it advertises, %.*s: %s",
+		(int)strcspn(broker + address + 1, ":"), broker + address + 1, address, broker,
+		error == NULL ? "no answer" : error->text);
+	return err_advise(err, "%s",
+		advice != NULL ? advice
+			       : "correct advertised.listeners of this broker, the resolution of "
+				 "the name, or the firewall");
 }
 
 /* Like rd_kafka_metadata(). */

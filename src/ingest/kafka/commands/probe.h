@@ -38,6 +38,14 @@ char *probe_cluster_id(struct probe *probe);
  * `otherwise`, and advice if the cause is known. */
 int probe_no_answer(struct probe *probe, const char *what, const char *otherwise, struct err *err);
 
+/* `broker` is "HOST:PORT/ID:", as the metadata have it. True if a connection to it has failed since the start. */
+bool probe_broker_failed(struct probe *probe, const char *broker);
+/* Sets FAULT_KAFKA: this broker, which the metadata name, did not answer; with the reason and advice. */
+int probe_unreachable(struct probe *probe, const char *broker, struct err *err);
+
+/* Sets FAULT_KAFKA: the coordinator of the group did not answer; with the reason and advice. */
+int probe_no_coordinator(struct probe *probe, const char *group, struct err *err);
+
 /* The number of partitions of the topic. FAULT_CHECK: the topic does not exist, or it lacks this
  * partition (-1: any). FAULT_KAFKA. Waits up to ten seconds. */
 int probe_topic(struct probe *probe, const char *topic, int64_t partition, int32_t *partitions,
