@@ -13,11 +13,11 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/text/last_line.h"
 #include "bridge/event.h"
 #include "bridge/exec/answer_line.h"
 #include "bridge/exec/environment.h"
 #include "bridge/exec/exit_status.h"
-#include "bridge/exec/last_line.h"
 #include "client/reader.h"
 
 /* --- Exit codes -------------------------------------------------------------------------------- */

@@ -17,8 +17,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/text/last_line.h"
 #include "bridge/exec/exit_status.h"
-#include "bridge/exec/last_line.h"
 
 #define PROCESS_FDS 4
 

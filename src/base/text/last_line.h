@@ -2,8 +2,8 @@
  * The last line that is not blank of what a command writes to stderr. It becomes the reason of a verdict. Long lines are
  * cut. Pure. One thread.
  */
-#ifndef BRIDGE_EXEC_LAST_LINE_H
-#define BRIDGE_EXEC_LAST_LINE_H
+#ifndef BASE_TEXT_LAST_LINE_H
+#define BASE_TEXT_LAST_LINE_H
 
 #include <stdbool.h>
 #include <stddef.h>

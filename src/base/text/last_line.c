@@ -1,5 +1,5 @@
 /* See last_line.h. */
-#include "bridge/exec/last_line.h"
+#include "base/text/last_line.h"
 
 #include <string.h>
 
