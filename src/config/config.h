@@ -174,8 +174,10 @@ struct config {
 	struct strings warnings; /* for a person; the caller logs them once */
 	struct inbox_config inbox;
 	struct strings kafka_topics;
-	struct settings kafka;    /* everything under kafka but topics */
-	struct settings postgres; /* everything under postgres but prepare */
+	char *kafka_oauth_token_file;             /* "" = none; so is the next one when empty */
+	struct strings kafka_oauth_token_command; /* the program and its arguments */
+	struct settings kafka;                    /* everything else under kafka */
+	struct settings postgres;                 /* everything under postgres but prepare */
 	enum prepare prepare;
 	struct ingest_config ingest;
 	struct topic_rules *topics; /* as written, "*" always among them and last */

@@ -59,6 +59,10 @@ static void add_text(struct buf *out, const struct entry *entry)
 	buf_add_str(out, list ? "[" : "");
 	for (size_t i = 0; i < entry->texts.count; i++) {
 		buf_add_str(out, i == 0 ? "" : ", ");
+		if (i > 0 && entry->option != NULL && entry->option->command) {
+			buf_add_str(out, "***");
+			break;
+		}
 		/* A value can contain any character; its line must stay one line. */
 		for (const char *c = entry->texts.items[i]; *c != '\0'; c++)
 			buf_add_char(out, (unsigned char)*c < ' ' || *c == 0x7f ? ' ' : *c);

@@ -6,6 +6,7 @@
 
 #include <regex.h>
 #include <string.h>
+#include <strings.h>
 
 #include "config/sources/entries.h"
 #include "config/sources/nearest.h"
@@ -206,6 +207,86 @@ static int check_dead_topic(const struct config *config, struct err *err)
 		entry->origin, entry->path, config->retry.dead_topic);
 }
 
+/* --- The token for the brokers ----------------------------------------------------------------------- */
+
+/* The value of a key that is passed on to librdkafka, under its name or its older alias; "" when it is not set. */
+static const char *passed_on(const struct config *config, const char *name, const char *alias)
+{
+	for (size_t i = config->kafka.count; i > 0; i--) {
+		const struct setting *setting = &config->kafka.items[i - 1];
+
+		if (strcmp(setting->name, name) == 0 || strcmp(setting->name, alias) == 0)
+			return setting->value;
+	}
+	return "";
+}
+
+/* The sources of librdkafka itself. */
+static bool has_other_token(const struct config *config)
+{
+	static const char oidc[] = "sasl.oauthbearer.method";
+	static const char unsecured[] = "enable.sasl.oauthbearer.unsecure.jwt";
+
+	return strcasecmp(passed_on(config, oidc, oidc), "oidc") == 0 ||
+	       strcasecmp(passed_on(config, unsecured, unsecured), "true") == 0;
+}
+
+/* The texts are not printed: `file:/path` has put the token there. */
+static int check_token_path(const struct config *config, struct err *err)
+{
+	const bool command = config->kafka_oauth_token_command.count > 0;
+	const char *key = command ? "oauth_token_command" : "oauth_token_file";
+	const struct entry *entry = entry_of(config, (struct key_name){ "kafka", key });
+	const char *path = command ? config->kafka_oauth_token_command.items[0]
+				   : config->kafka_oauth_token_file;
+
+	if (path[0] == '/')
+		return 0;
+	return err_set(err, FAULT_CONFIG, "%s: kafka.%s: write an absolute path%s", entry->origin,
+		key,
+		command ? " of the program, which is not searched in PATH"
+			: ", without \"file:\" in front of it");
+}
+
+/* Without a token librdkafka would wait for one for ever, and say nothing. */
+static int check_token_is_needed(const struct config *config, bool has_token, struct err *err)
+{
+	const bool needed = strcasecmp(passed_on(config, "sasl.mechanism", "sasl.mechanisms"),
+				    "OAUTHBEARER") == 0 &&
+			    strncasecmp(passed_on(config, "security.protocol", ""), "sasl_",
+				    strlen("sasl_")) == 0;
+
+	if (has_token && !needed)
+		return err_set(err, FAULT_CONFIG,
+			"kafka.oauth_token_file and kafka.oauth_token_command need "
+			"kafka.sasl.mechanism: OAUTHBEARER and kafka.security.protocol: sasl_ssl");
+	if (has_token && has_other_token(config))
+		return err_set(err, FAULT_CONFIG,
+			"kafka.oauth_token_file and kafka.oauth_token_command cannot be combined "
+			"with "
+			"kafka.sasl.oauthbearer.method: oidc or "
+			"kafka.enable.sasl.oauthbearer.unsecure.jwt: remove one of them");
+	if (needed && !has_token && !has_other_token(config))
+		return err_set(err, FAULT_CONFIG,
+			"kafka.sasl.mechanism is OAUTHBEARER, but nothing gives the token: set "
+			"kafka.oauth_token_file or kafka.oauth_token_command");
+	return 0;
+}
+
+static int check_token(const struct config *config, struct err *err)
+{
+	const bool file = config->kafka_oauth_token_file[0] != '\0';
+	const bool command = config->kafka_oauth_token_command.count > 0;
+	int r;
+
+	if (file && command)
+		return err_set(err, FAULT_CONFIG,
+			"kafka.oauth_token_file and kafka.oauth_token_command are both set; remove "
+			"one of them");
+	r = file || command ? check_token_path(config, err) : 0;
+	return r == 0 ? check_token_is_needed(config, file || command, err) : r;
+}
+
 static bool is_consumer(const struct config *config, const char *name)
 {
 	for (size_t i = 0; i < config->consumer_count; i++) {
@@ -283,7 +364,9 @@ int config_validate(struct config *config, bool without_kafka, struct err *err)
 		r = check_dead_topic(config, err);
 	if (r < 0 || without_kafka)
 		return r;
-	r = check_required(config, err);
+	r = check_token(config, err);
+	if (r == 0)
+		r = check_required(config, err);
 	/* Only a warning: rules can be shared by sidecars that read different topics. */
 	for (size_t i = 0; i + 1 < config->topic_count && r == 0; i++) {
 		const char *topic = config->topics[i].topic;

@@ -1,8 +1,11 @@
-"""A PostgreSQL and a Kafka that accept only TLS with a password."""
+"""A PostgreSQL and a Kafka that accept only TLS with a password, and a listener of this Kafka that accepts only tokens."""
 
+import base64
+import json
 import os
 import pathlib
 import shutil
+import time
 
 from confluent_kafka.admin import (AclBinding, AclBindingFilter, AclOperation, AclPermissionType, ResourcePatternType,
                                    ResourceType, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion)
@@ -13,6 +16,14 @@ from support.postgres import Postgres, unprivileged_user
 from support.wait import eventually
 
 USER = "billing"
+SESSION_MS = 1000  # after this time the broker ends a connection that was made with a token
+
+
+def token(life_s, user=USER):
+    """An unsigned JSON Web Token. A negative life: it has ended, and the broker refuses it."""
+    now = time.time()
+    parts = ({"alg": "none"}, {"sub": user, "iat": now - 3600, "exp": now + life_s, "jti": os.urandom(4).hex()})
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
 
 
 class SecurePostgres:
@@ -59,22 +70,31 @@ class SecurePostgres:
 
 
 class SecureKafka(Kafka):
-    """One open listener for tests, and one with TLS, PLAIN and SCRAM, whose certificate is for localhost only. A topic with
-    an ACL is open only to those whom its ACLs permit; the tests are superusers. A third listener is open and advertises a
-    port at which nobody listens."""
+    """One open listener for tests, one with TLS, PLAIN and SCRAM, whose certificate is for localhost only, and one with
+    OAUTHBEARER, which ends connections after SESSION_MS. A topic with an ACL is open only to those whom its ACLs permit; the tests
+    are superusers. A fourth listener is open and advertises a port at which nobody listens."""
 
     def __init__(self, authority, password):
         self.secure_port = process.free_port()
+        self.token_port = process.free_port()
         self.lost_port, self.dead_port = process.free_port(), process.free_port()
         port = process.free_port()
         controller = process.free_port()
         super().__init__(port=port, properties={
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{self.secure_port},"
-                         f"LOST://127.0.0.1:{self.lost_port},CONTROLLER://127.0.0.1:{controller}",
+                         f"TOKEN://127.0.0.1:{self.token_port},LOST://127.0.0.1:{self.lost_port},"
+                         f"CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},SECURE://localhost:{self.secure_port},"
-                                    f"LOST://127.0.0.1:{self.dead_port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL,LOST:PLAINTEXT",
+                                    f"TOKEN://127.0.0.1:{self.token_port},LOST://127.0.0.1:{self.dead_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL,LOST:PLAINTEXT,"
+                                              "TOKEN:SASL_PLAINTEXT",
+            "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.token.oauthbearer.connections.max.reauth.ms": str(SESSION_MS),
+            "listener.name.token.oauthbearer.sasl.jaas.config":
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+            "listener.name.token.oauthbearer.sasl.server.callback.handler.class":
+                "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.name.secure.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
             "listener.name.secure.scram-sha-256.sasl.jaas.config":

@@ -7,11 +7,12 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from secure import SecureKafka, SecurePostgres, USER
+from secure import SecureKafka, SecurePostgres, token, USER
 from support import process
 from support.fixtures import DEFAULTS
 from support.inbox import INFINITY, Inbox
@@ -134,6 +135,145 @@ def test_it_works_over_tls_with_passwords(make_inboxd, handler, own_streams, own
     assert own_inbox.value("SELECT bool_and(ssl) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid)"
                            " WHERE a.usename = %s", [USER]) is True
     assert says_no_secret(sidecar)
+
+
+# --- Tokens (SASL OAUTHBEARER) ---
+
+class Tokens:
+    """A file with a token, and a program that prints one."""
+
+    def __init__(self, kafka):
+        self.directory = process.scratch("tokens")
+        os.chmod(self.directory, 0o755)
+        self.file = os.path.join(self.directory, "token")
+        self.program = os.path.join(self.directory, "program")
+        self.kafka = {"bootstrap.servers": f"127.0.0.1:{kafka.token_port}", "security.protocol": "sasl_plaintext",
+                      "sasl.mechanism": "OAUTHBEARER", "sasl.username": None, "sasl.password": None, "reconnect.backoff.ms": 20,
+                      "reconnect.backoff.max.ms": 200}
+
+    def write(self, text, name="token"):
+        """Replaces the file at once, as a kubelet does."""
+        path = pathlib.Path(self.directory, name)
+        path.with_suffix(".new").write_text(text, encoding="utf-8")
+        os.chmod(path.with_suffix(".new"), 0o755)
+        os.replace(path.with_suffix(".new"), path)
+        return text
+
+    def script(self, text):
+        self.write("#!/bin/sh\n" + text, "program")
+
+    def by_file(self):
+        return {"kafka": {**self.kafka, "oauth_token_file": self.file}}
+
+    def by_command(self, *arguments):
+        return {"kafka": {**self.kafka, "oauth_token_command": [self.program, *arguments]}}
+
+
+@pytest.fixture
+def tokens(secure_kafka):
+    return Tokens(secure_kafka)
+
+
+@pytest.mark.slow
+def test_ten_tokens_of_a_file_lose_no_message(make_inboxd, tokens, handler, own_streams, own_topic, own_inbox, name):
+    """The broker ends each connection after a second, so each token is used to log in, by the consumer and the relay. The sidecar is not
+    ready while connections end all the time."""
+    own_streams.create(f"{name[:40]}.events", 1)
+    given = [tokens.write(token(600))]
+    sidecar = make_inboxd(**tokens.by_file(), outbox={"enabled": True}).start(ready=False)
+    client = handler(sidecar, always(DONE))
+    outbox = Outbox(own_inbox)
+    for number in range(10):
+        own_streams.events(own_topic, [f"e{number}"])
+        outbox.emit(f"{name[:40]}.events", "k", str(number))
+        own_inbox.wait_processed(number + 1)
+        given.append(tokens.write(token(600) if number % 2 else json.dumps({"token": token(600)})))
+        eventually(lambda count=number + 2: sidecar.stderr.count("event=kafka_token_read") == count)
+    assert values(own_streams.read(f"{name[:40]}.events", 10)) == [str(number) for number in range(10)]
+    assert len(client.deliveries) == 10
+    assert "event=kafka_token_failed" not in sidecar.stderr
+    assert not any(part in sidecar.stderr for text in given for part in text.split(".") if len(part) > 30)
+
+
+def test_a_refused_token_makes_the_command_run_again(make_inboxd, tokens, handler, own_streams, own_topic, own_inbox):
+    """The first one has ended for the broker; what the command says of its end is wrong."""
+    late = int((time.time() + 3600) * 1000)
+    tokens.write(json.dumps({"token": token(-600), "expires_at_ms": late, "principal": USER}), "first")
+    tokens.write(json.dumps({"token": token(600)}), "second")
+    tokens.script('cd "$1"; ls ran >&2 && exec cat second; touch ran; exec cat first\n')
+    sidecar = make_inboxd(**tokens.by_command(tokens.directory)).start(ready=False)
+    handler(sidecar, always(DONE))
+    own_streams.events(own_topic, ["a"])
+    own_inbox.wait_processed(1)
+    assert "code=_AUTHENTICATION" in sidecar.stderr and "refuses the token" in sidecar.stderr
+    assert sidecar.stderr.count("event=kafka_token_read") == 2
+    sidecar.stop()
+
+
+def test_a_failed_command_is_repeated(make_inboxd, tokens, handler, own_streams, own_topic, own_inbox):
+    sidecar = make_inboxd(**tokens.by_command("secret-argument"))
+    tokens.script("echo it is closed >&2; exit 3\n")
+    sidecar.start(ready=False)
+    eventually(lambda: sidecar.stderr.count("event=kafka_token_failed") >= 2)
+    assert "ended with exit code 3: it is closed" in sidecar.stderr
+    tokens.script(f"echo '{token(600)}'\n")
+    handler(sidecar, always(DONE))
+    own_streams.events(own_topic, ["a"])
+    own_inbox.wait_processed(1)
+    sidecar.stop()
+    assert "secret-argument" not in sidecar.stderr
+
+
+@pytest.mark.slow
+def test_a_token_is_renewed_before_it_ends(make_inboxd, tokens, handler, own_streams, own_topic, own_inbox):
+    """At 80 % of its life, which leaves eight seconds for a failure and a second try."""
+    tokens.script(f"echo {token(40)}\n")
+    sidecar = make_inboxd(**tokens.by_command()).start(ready=False)
+    eventually(lambda: "event=kafka_token_read" in sidecar.stderr)
+    handler(sidecar, always(DONE))
+    tokens.script("exit 1\n")
+    eventually(lambda: "event=kafka_token_failed" in sidecar.stderr, timeout=60)
+    (line, *_) = [line for line in sidecar.stderr.splitlines() if "event=kafka_token_failed" in line]
+    assert 0 < int(re.search(r"token_left_s=(\d+)", line)[1]) < 10 and "the last token stays in use" in line
+    tokens.script(f"echo {token(600)}\n")
+    eventually(lambda: sidecar.stderr.count("event=kafka_token_read") == 2)
+    own_streams.events(own_topic, ["a"])
+    own_inbox.wait_processed(1)
+    assert "refuses the token" not in sidecar.stderr
+
+
+UNUSABLE = {
+    "fails": ("echo no access >&2; exit 3\n", "ended with exit code 3: no access"),
+    "garbage": ("echo '{\"token\": hush}'\n", "no valid JSON object"),
+    "a megabyte": ("head -c 1048576 /dev/zero\n", "too much to stdout"),
+    "an ended token": (f"echo {token(-60)}\n", "it ended "),
+    "nothing": ("", "there is none"),
+}
+
+
+def test_check_says_why_there_is_no_token(make_inboxd, tokens):
+    sidecar = make_inboxd(**tokens.by_command("hush"))
+    for what, (script, words) in UNUSABLE.items():
+        tokens.script(script)
+        done = sidecar.command("check")
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith("FAILED") and line.split()[1] == "kafka"]
+        assert words in line, what
+        assert "hush" not in done.stdout + done.stderr
+    os.chmod(tokens.program, 0o777)
+    assert "others than root and the user of inboxd may write it" in sidecar.command("check").stdout
+    tokens.script(f"echo {token(600)}\n")
+    done = sidecar.command("check")
+    assert "ok     kafka" in done.stdout and "kafka_token" not in done.stderr, done.stdout
+    assert f"[{tokens.program}, ***]" in done.stdout
+
+
+def test_a_stop_ends_a_command_that_hangs(make_inboxd, tokens):
+    tokens.script(f"echo $$ > {tokens.directory}/pid; sleep 600\n")
+    sidecar = make_inboxd(**merge(tokens.by_command(), {"kafka": {"topics": []}}), outbox={"enabled": True}).start(ready=False)
+    pid = eventually(lambda: (text := pathlib.Path(tokens.directory, "pid").read_text().strip()) and int(text)
+                     if os.path.exists(f"{tokens.directory}/pid") else None)
+    assert sidecar.stop() == 0
+    eventually(lambda: not os.path.exists(f"/proc/{pid}"))
 
 
 def test_scram_works_with_a_librdkafka_that_supports_it(make_inboxd, handler, own_streams, own_topic, own_inbox,

@@ -592,6 +592,19 @@ static void the_dump_has_one_line_for_each_key(void **state)
 	assert_int_equal(strncmp(buf_str(&text), "inbox.schema ", 13), 0);
 }
 
+#define TOKEN_NEEDED "  security.protocol: SASL_SSL\n  sasl.mechanisms: OAUTHBEARER\n"
+
+/* Its arguments can be secrets; the text of a file is one. */
+static void of_a_command_only_the_program_is_shown(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, ENOUGH TOKEN_NEEDED "  oauth_token_command: [/bin/token, --key, hush]\n");
+	assert_loads(world);
+	assert_line(world, "kafka.oauth_token_command", "[/bin/token, ***]", "@/inboxd.yaml:7");
+	assert_int_equal(world->config->kafka_oauth_token_command.count, 3);
+}
+
 /* clang-format off */
 static const struct {
 	const char *text; /* behind what is enough */
@@ -652,6 +665,18 @@ static const struct {
 		"retry.backoff is 2m, above retry.backoff_max, which is 1m (" },
 	{ "ingest:\n  batch_bytes: 512MiB\n  max_payload: 300MiB\n",
 		"@/inboxd.yaml:6: ingest.batch_bytes is 512MiB and ingest.max_payload is 300MiB (" },
+	{ TOKEN_NEEDED, "kafka.sasl.mechanism is OAUTHBEARER, but nothing gives the token" },
+	{ TOKEN_NEEDED "  oauth_token_file: hush\n",
+		"@/inboxd.yaml:7: kafka.oauth_token_file: write an absolute path" },
+	{ TOKEN_NEEDED "  oauth_token_command: [hush, hush]\n",
+		"@/inboxd.yaml:7: kafka.oauth_token_command: write an absolute path" },
+	{ TOKEN_NEEDED "  oauth_token_file: /a\n  oauth_token_command: [/b]\n",
+		"kafka.oauth_token_file and kafka.oauth_token_command are both set" },
+	{ TOKEN_NEEDED "  oauth_token_file: /a\n  sasl.oauthbearer.method: oidc\n",
+		"cannot be combined with" },
+	{ "  oauth_token_file: /a\n",
+		"kafka.oauth_token_file and kafka.oauth_token_command need "
+		"kafka.sasl.mechanism: OAUTHBEARER" },
 	{ "retry:\n  dead_topic: orders\n",
 		"@/inboxd.yaml:6: retry.dead_topic: \"orders\" is also read by kafka.topics, "
 		"so dead messages would come back; name another topic" },
@@ -870,6 +895,7 @@ int main(void)
 		RULE(secrets_are_masked),
 		RULE(the_address_of_a_token_server_is_shown_unless_it_has_a_secret),
 		RULE(a_value_from_a_file_is_masked_whatever_its_key_is),
+		RULE(of_a_command_only_the_program_is_shown),
 		RULE(the_dump_has_one_line_for_each_key),
 		RULE(every_mistake_in_the_file_is_reported_with_its_line),
 		RULE(every_mistake_in_set_is_reported),

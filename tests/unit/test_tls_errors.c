@@ -39,10 +39,28 @@ static void another_connection_error_keeps_the_certificate_error(void **state)
 		tls_errors_advice(&trust, RD_KAFKA_RESP_ERR__SSL, REFUSED), "is not valid now"));
 }
 
+static void a_connection_that_ends_during_the_login_is_no_refused_token(void **state)
+{
+	struct tls_errors errors = { .token = true };
+	const rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR__AUTHENTICATION;
+	static const char ended[] = "SASL OAUTHBEARER mechanism handshake failed: Local: Broker "
+				    "transport failure: broker's "
+				    "supported mechanisms: (n/a)";
+	static const char refused[] = "SASL authentication error: {\"status\":\"invalid_token\"}";
+
+	(void)state;
+	assert_false(tls_errors_is_refusal(code, ended));
+	assert_null(tls_errors_advice(&errors, code, ended));
+	assert_true(tls_errors_is_refusal(code, refused));
+	assert_non_null(strstr(tls_errors_advice(&errors, code, refused), "refuses the token"));
+	assert_false(tls_errors_is_refusal(RD_KAFKA_RESP_ERR__SSL, refused));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_refused_certificate_is_reported_also_for_a_closed_connection),
+		cmocka_unit_test(a_connection_that_ends_during_the_login_is_no_refused_token),
 		cmocka_unit_test(another_connection_error_keeps_the_certificate_error),
 	};
 

@@ -185,6 +185,22 @@ const struct option option_table[] = {
 		.help = "Topics to read. A name that starts with `^` is a regular "
 			"expression. Required, except with `outbox.enabled`: without topics the "
 			"sidecar only publishes events." },
+	/* validate.c wants an absolute path of both. */
+	{ "kafka", "oauth_token_file", OPTION_STRING, .text = "", .min = 0, .max = 4095,
+		AT(kafka_oauth_token_file),
+		.help = "File with the token for `sasl.mechanism: OAUTHBEARER`, an absolute path. "
+			"inboxd reads it again within two seconds after it was replaced. The content is the "
+			"token, or the JSON object of `oauth_token_command`. See *Logins at clouds* in "
+			"`deployment.md`." },
+	{ "kafka", "oauth_token_command", OPTION_LIST, .text = "", .min = 0, .max = 64,
+		.command = true, AT(kafka_oauth_token_command),
+		.help = "Program that prints the token for `sasl.mechanism: OAUTHBEARER`, as an "
+			"absolute path, and its arguments. Only root and the user of inboxd may be able "
+			"to write the program and the directories above it. It prints "
+			"`{\"token\": TEXT, \"expires_at_ms\": NUMBER, \"principal\": TEXT, "
+			"\"extensions\": {NAME: TEXT}}` and ends with exit code 0 within 20 seconds. "
+			"For a JSON Web Token, `token` alone will do. See *Logins at clouds* in "
+			"`deployment.md`." },
 
 	{ "postgres", "prepare", OPTION_ENUM, .text = "auto", .words = prepare_words, AT(prepare),
 		.help = "Whether inboxd prepares its most frequent statements under names, so that "

@@ -36,6 +36,7 @@ struct option {
 	bool never;                         /* a duration can be "never" */
 	bool reloadable;                    /* takes effect at SIGHUP */
 	bool hostname;                      /* the default is the host's name */
+	bool command; /* a program and its arguments, which can be secrets and are not shown */
 	/* under consumers: the section whose key of the same name counts if this one is not written */
 	const char *general;
 	size_t offset;       /* in struct config, or in the struct of its scope */

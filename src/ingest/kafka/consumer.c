@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/threads/progress.h"
 #include "base/time/clock.h"
+#include "ingest/kafka/client.h"
 #include "ingest/kafka/consumer_conf.h"
 #include "ingest/kafka/convert.h"
 #include "ingest/kafka/credentials.h"
@@ -135,6 +136,7 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 		report_fatal(consumer);
 		return;
 	}
+	kafka_client_failed(error, reason);
 	advice = tls_errors_advice(&consumer->trust, error, reason);
 	if (error == RD_KAFKA_RESP_ERR__BAD_MSG)
 		consumer->events.fetch_failed(consumer->events.arg,
@@ -321,7 +323,7 @@ static void on_rebalance(rd_kafka_t *kafka, rd_kafka_resp_err_t code,
 static int make_handle(struct consumer *consumer, const struct config *config, struct err *err)
 {
 	rd_kafka_conf_t *conf = NULL;
-	char words[REASON_BYTES];
+	int r;
 
 	if (consumer_conf_new(&conf, config, err) < 0)
 		return FAULT_CONFIG;
@@ -332,11 +334,10 @@ static int make_handle(struct consumer *consumer, const struct config *config, s
 	rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
 	tls_errors_register(&consumer->trust, conf);
 	rd_kafka_conf_set_offset_commit_cb(conf, on_commit);
-	consumer->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
-	if (consumer->kafka == NULL) {
-		rd_kafka_conf_destroy(conf);
-		return err_set(err, FAULT_CONFIG, "kafka: %s", words);
-	}
+	r = kafka_client_new(&consumer->kafka, &(struct client_use){ RD_KAFKA_CONSUMER, false },
+		conf, config, err);
+	if (r < 0)
+		return r;
 	(void)rd_kafka_poll_set_consumer(consumer->kafka);
 	return 0;
 }
@@ -371,10 +372,12 @@ void consumer_free(struct consumer *consumer)
 	fetched_record_fini(&consumer->fetched);
 	/* The consumer is closed. Its idle threads run until the process ends and may still log
 	 * with `consumer`, so nothing else is freed. */
-	if (consumer->joining && rd_kafka_version() < VERSION_SAFE_WHILE_JOINING)
+	if (consumer->joining && rd_kafka_version() < VERSION_SAFE_WHILE_JOINING) {
+		kafka_client_forget(consumer->kafka);
 		return;
+	}
 	if (consumer->kafka != NULL)
-		rd_kafka_destroy(consumer->kafka);
+		kafka_client_free(consumer->kafka);
 	topic_recreation_fini(&consumer->recreation);
 	credentials_fini(&consumer->credentials);
 	free(consumer->group);

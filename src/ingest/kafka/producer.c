@@ -13,6 +13,7 @@
 #include "base/threads/progress.h"
 #include "base/time/clock.h"
 #include "ingest/kafka/broker_query.h"
+#include "ingest/kafka/client.h"
 #include "ingest/kafka/throttle.h"
 #include "ingest/kafka/tls_errors.h"
 
@@ -89,6 +90,7 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 	const char *advice = tls_errors_advice(&producer->trust, (rd_kafka_resp_err_t)code, reason);
 
 	(void)kafka;
+	kafka_client_failed((rd_kafka_resp_err_t)code, reason);
 	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && producer->last_words[0] != '\0')
 		return;
 	(void)snprintf(producer->last_words, sizeof(producer->last_words), "%s: %s%s%s",
@@ -128,7 +130,6 @@ int producer_new(struct producer **out, const struct config *config, enum produc
 {
 	struct producer *producer = calloc(1, sizeof(*producer));
 	rd_kafka_conf_t *conf = NULL;
-	char words[WORDS_BYTES];
 	int r;
 
 	if (producer == NULL)
@@ -146,11 +147,11 @@ int producer_new(struct producer **out, const struct config *config, enum produc
 	rd_kafka_conf_set_throttle_cb(conf, on_throttle);
 	rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
 	tls_errors_register(&producer->trust, conf);
-	producer->kafka = rd_kafka_new(RD_KAFKA_PRODUCER, conf, words, sizeof(words));
-	if (producer->kafka == NULL) {
-		rd_kafka_conf_destroy(conf);
+	r = kafka_client_new(&producer->kafka, &(struct client_use){ RD_KAFKA_PRODUCER, false },
+		conf, config, err);
+	if (r < 0) {
 		free(producer);
-		return err_set(err, FAULT_CONFIG, "kafka: %s", words);
+		return r;
 	}
 	r = use == PRODUCER_OUTBOX_TRANSACTIONS ? begin_transactions(producer, err) : 0;
 	if (r != 0) {
@@ -169,7 +170,7 @@ void producer_free(struct producer *producer)
 	(void)rd_kafka_purge(producer->kafka,
 		RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
 	progress_note(PROGRESS_RESOLVE_MS); /* its threads may wait for the resolver */
-	rd_kafka_destroy(producer->kafka);
+	kafka_client_free(producer->kafka);
 	free(producer);
 }
 

@@ -6,6 +6,7 @@
 #include <openssl/x509_vfy.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define VERSION_WITH_SCRAM 0x020601ff /* librdkafka pull request 4895 */
 
@@ -36,6 +37,7 @@ void tls_errors_register(struct tls_errors *errors, rd_kafka_conf_t *conf)
 
 	(void)rd_kafka_conf_get(conf, "sasl.mechanisms", mechanism, &size);
 	errors->scram = strncmp(mechanism, "SCRAM", strlen("SCRAM")) == 0;
+	errors->token = strcasecmp(mechanism, "OAUTHBEARER") == 0;
 	/* fails only for a librdkafka without TLS, which checks no certificates */
 	(void)rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate);
 }
@@ -57,10 +59,15 @@ static const char *advice_for_certificate(int error)
 	}
 }
 
-static const char *advice_for_login(bool scram)
+static const char *advice_for_login(const struct tls_errors *errors)
 {
+	if (errors->token)
+		return "retried; the broker refuses the token of kafka.oauth_token_file or "
+		       "kafka.oauth_token_command: its log says why; check issuer, audience and "
+		       "scope of the token, and the clocks. The file is read again when it "
+		       "changes, and the command runs again";
 	/* older versions repeat only their own nonce, which Kafka 4 rejects */
-	if (scram && rd_kafka_version() < VERSION_WITH_SCRAM)
+	if (errors->scram && rd_kafka_version() < VERSION_WITH_SCRAM)
 		return "retried; correct kafka.sasl.username and kafka.sasl.password; if they are "
 		       "correct: librdkafka before 2.6.1, as used here, cannot log in to Kafka 4 "
 		       "with SCRAM; use a later version, or SASL PLAIN with TLS";
@@ -76,13 +83,22 @@ static bool is_about_a_certificate(rd_kafka_resp_err_t code, const char *reason)
 	       (code == RD_KAFKA_RESP_ERR__TRANSPORT && strstr(reason, "certificate") != NULL);
 }
 
+bool tls_errors_is_refusal(rd_kafka_resp_err_t code, const char *reason)
+{
+	return code == RD_KAFKA_RESP_ERR__AUTHENTICATION &&
+	       strstr(reason, rd_kafka_err2str(RD_KAFKA_RESP_ERR__TRANSPORT)) == NULL;
+}
+
 const char *tls_errors_advice(
 	struct tls_errors *trust, rd_kafka_resp_err_t code, const char *reason)
 {
 	int error;
 
+	if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION && trust->token &&
+		!tls_errors_is_refusal(code, reason))
+		return NULL;
 	if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION)
-		return advice_for_login(trust->scram);
+		return advice_for_login(trust);
 	if (!is_about_a_certificate(code, reason))
 		return NULL;
 	error = atomic_exchange(&trust->error, 0); /* a later error may have another cause */

@@ -9,6 +9,7 @@
 
 #include "base/text/numbers.h"
 #include "ingest/kafka/broker_query.h"
+#include "ingest/kafka/client.h"
 #include "ingest/kafka/consumer.h"
 #include "ingest/kafka/consumer_conf.h"
 #include "ingest/kafka/convert.h"
@@ -47,6 +48,7 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 	struct probe_error *error = &probe->errors[probe->error_count % ERRORS];
 
 	(void)kafka;
+	kafka_client_failed((rd_kafka_resp_err_t)code, reason);
 	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
 		probe->all_down = true;
 	/* "all brokers down" follows from the errors before it, which say why */
@@ -96,12 +98,16 @@ int probe_open(
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	tls_errors_register(&probe->trust, conf);
-	if (set_kind(conf, kind, words, sizeof(words)))
-		probe->kafka = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
-	if (probe->kafka == NULL) {
+	if (!set_kind(conf, kind, words, sizeof(words))) {
 		rd_kafka_conf_destroy(conf);
 		free(probe);
 		return err_set(err, FAULT_CONFIG, "kafka: %s", words);
+	}
+	r = kafka_client_new(
+		&probe->kafka, &(struct client_use){ RD_KAFKA_CONSUMER, true }, conf, config, err);
+	if (r < 0) {
+		free(probe);
+		return r;
 	}
 	(void)rd_kafka_poll_set_consumer(probe->kafka);
 	*out = probe;
@@ -113,7 +119,7 @@ void probe_close(struct probe *probe)
 	if (probe == NULL)
 		return;
 	fetched_record_fini(&probe->fetched);
-	rd_kafka_destroy(probe->kafka);
+	kafka_client_free(probe->kafka);
 	free(probe);
 }
 

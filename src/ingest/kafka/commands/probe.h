@@ -21,7 +21,8 @@ enum probe_kind {
 	PROBE_TO_THE_END, /* probe_poll() returns the end of a partition */
 	PROBE_UNCOMMITTED, /* also sees records of open transactions, whatever the configuration says */
 };
-/* Does not wait for a broker. FAULT_CONFIG. */
+/* Does not wait for a broker, but for a token (token_cache.h), up to 25 seconds. FAULT_CONFIG, FAULT_KAFKA,
+ * FAULT_INTERNAL. */
 int probe_open(
 	struct probe **out, const struct config *config, enum probe_kind kind, struct err *err);
 /* Accepts NULL. */
