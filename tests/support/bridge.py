@@ -24,6 +24,7 @@ class Bridge:
 
     @property
     def stderr(self):
+        """Everything that its thread has written so far; wait_log() waits for a line."""
         return pathlib.Path(self.log).read_text(encoding="utf-8", errors="replace")
 
     def wait_log(self, text, timeout=30):

@@ -5,6 +5,7 @@ import http.server
 import socket
 import ssl
 import threading
+import time
 
 from support import process
 from support.wait import eventually
@@ -12,6 +13,7 @@ from support.wait import eventually
 
 class Request:
     def __init__(self, handler, body):
+        self.began = time.monotonic()
         self.path = handler.path
         self.headers = handler.headers
         self.body = body
@@ -33,12 +35,13 @@ def json_response(body, status=200):
 
 class Service:
     """Answers each POST with `decide(request)`: a response(), None to close the connection without one, or bytes that are
-    written as they are before it is closed."""
+    written as they are before it is closed. A connection that is idle for idle_timeout seconds after a response is closed."""
 
     def __init__(self, decide=lambda request: response(), port=None, certificate=None, client_ca=None, idle_timeout=None):
         self.decide = decide
         self.port = port or process.free_port()
         self.requests = []
+        self._idle_timeout = idle_timeout
         self.connections = set()  # that are open
         self.closed = threading.Event()  # set at the end of the test: for decisions that hang
         self._lock = threading.Lock()
@@ -46,7 +49,6 @@ class Service:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            timeout = idle_timeout  # then the connection is closed
 
             def do_POST(self):
                 service._serve(self)
@@ -120,3 +122,4 @@ class Service:
         handler.send_header("Content-Length", str(len(content)))
         handler.end_headers()
         handler.wfile.write(content)
+        handler.connection.settimeout(self._idle_timeout)

@@ -183,7 +183,7 @@ class Sidecar:
 
     # HTTP
 
-    def get(self, path, accept=None, method="GET", timeout=5):
+    def get(self, path, accept=None, method="GET", timeout=30):
         """(status, headers, body) of a request."""
         request = urllib.request.Request(f"http://{self.configuration['http']['listen']}{path}",
                                          headers={"Accept": accept} if accept else {},
@@ -220,6 +220,6 @@ class Sidecar:
             raise process.StartFailed(f"inboxd ended with exit code {self.process.returncode}:\n"
                                       f"{process.tail(self.log)}")
         try:
-            return self.get("/readyz", timeout=2)[0] == 200
+            return self.get("/readyz", timeout=5)[0] == 200
         except OSError:
             return False

@@ -170,8 +170,10 @@ class Streams:
         records = []
         try:
             consumer.assign([TopicPartition(topic, 0, 0)])
-            while (record := consumer.poll(10)) is not None and record.error() is None:
+            while (record := consumer.poll(60)) is not None and record.error() is None:
                 records.append(record)
+            assert record is not None and record.error().code() == KafkaError._PARTITION_EOF, \
+                f"{topic} was not read to its end: {record and record.error()}"
         finally:
             consumer.close()
         return records

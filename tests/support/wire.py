@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 
-TIMEOUT = 15.0
+TIMEOUT = 30.0
 
 
 class Refused(AssertionError):
@@ -366,7 +366,13 @@ class Handler:
         return self._notify("extend", delivery=delivery.id, timeout_ms=timeout_ms)
 
     def window(self, max_in_flight):
-        return self._notify("window", max_in_flight=max_in_flight)
+        """Returns when inboxd has read it: a window has no reply, but a poke has one."""
+        self._notify("window", max_in_flight=max_in_flight)
+        with self._changed:
+            self._requests += 1
+            request_id = f"poke-{self._requests}"
+        self._send({"jsonrpc": "2.0", "id": request_id, "method": "poke"})
+        self.wait_for(lambda: request_id in self._replies, what="the window to be read")
 
     def drain(self, timeout=30.0):
         """Asks for no more deliveries and waits until none is open; returns the result."""

@@ -355,8 +355,10 @@ def test_two_sidecars_migrate_at_once(make_inboxd):
         sidecar.wait_ready()
 
 
-def test_another_group_may_not_use_the_schema(start_inboxd, make_inboxd, group):
-    start_inboxd().stop()
+def test_another_group_may_not_use_the_schema(start_inboxd, make_inboxd, inbox, group):
+    sidecar = start_inboxd()
+    eventually(lambda: inbox.query("SELECT * FROM inbox.inbox_binding"))
+    sidecar.stop()
     other = make_inboxd(kafka={"group.id": "another_group"}).start(ready=False)
     assert other.wait() == 2
     assert group in other.stderr and "another_group" in other.stderr
@@ -418,7 +420,8 @@ def test_logs_can_be_json_and_hold_no_payload(start_inboxd, handler, produce, to
 
 
 def test_sidecars_run_with_the_rights_of_inboxd_sidecar_alone(inboxd, inbox, sidecar_user):
-    users = inbox.query("SELECT DISTINCT usename FROM pg_stat_activity WHERE application_name LIKE 'inboxd/%'")
+    users = inbox.query("SELECT DISTINCT usename FROM pg_stat_activity WHERE application_name LIKE 'inboxd/%'"
+                        " AND datname = current_database()")
     assert [row["usename"] for row in users] == [sidecar_user]
     assert inbox.query("SELECT roleid::regrole::text AS role FROM pg_auth_members WHERE member = %s::regrole",
                        [sidecar_user]) == [{"role": "inboxd_sidecar"}]

@@ -28,7 +28,7 @@ def address():
 
 def ask(sidecar, method, path, headers, body=None, source=None):
     """(status, text) of a request to the loopback address."""
-    connection = http.client.HTTPConnection("127.0.0.1", sidecar.http_port, timeout=5, source_address=source and (source, 0))
+    connection = http.client.HTTPConnection("127.0.0.1", sidecar.http_port, timeout=30, source_address=source and (source, 0))
     with contextlib.closing(connection):
         connection.request(method, path, body, headers)
         answer = connection.getresponse()

@@ -73,7 +73,7 @@ def test_check_does_not_wait_for_unsupported_requests(start_broker):
 def test_it_ends_at_a_signal(start_broker, number):
     broker, _ = start_broker()
     broker.send_signal(number)
-    assert broker.wait(10) == 0
+    assert broker.wait(30) == 0
 
 
 def test_a_port_in_use_is_named(start_broker):

@@ -110,7 +110,7 @@ def test_a_reader_of_stderr_that_stalls_stops_no_command(full_pipe, inboxd, run,
         return "event=log_lines_dropped" in text
 
     eventually(reported, every=0.01)
-    assert client.stop(10) == 0
+    assert client.stop() == 0
 
 
 def test_all_of_a_long_stderr_is_kept_for_a_slow_reader(full_pipe, inboxd, run, send, inbox):
@@ -178,9 +178,10 @@ def test_what_a_command_leaves_running_is_killed(inboxd, run, send, inbox, tmp_p
 
 
 def test_the_deadline_is_extended_while_the_command_runs(inboxd, run, send, inbox):
+    """Without an extension no attempt would succeed. One may fail, if a busy machine delays its extension for a second."""
     run(inboxd, "sleep 3", "--timeout", "1s", "--extend", "1m")
     send()
-    assert inbox.wait_status("x", "processed")["retry_count"] == 0
+    assert inbox.wait_status("x", "processed", timeout=60)["retry_count"] <= 1
 
 
 def test_an_extension_has_an_end(start_inboxd, run, send, inbox):
@@ -197,6 +198,7 @@ def test_sigterm_lets_the_running_command_finish(inboxd, run, send, inbox, tmp_p
     client.signal(signal.SIGTERM)
     client.wait_log("event=bridge_stopping")
     send("later")
+    inbox.wait_stored(2)
     (tmp_path / "go").touch()
     assert client.wait() == 0
     assert inbox.wait_status("x", "processed")["result"] == 7
@@ -211,7 +213,7 @@ def test_a_second_sigterm_kills_the_command_and_its_message_comes_again(inboxd, 
     client.wait_log("event=bridge_stopping")
     client.signal(signal.SIGTERM)
     assert client.wait() == 0
-    assert not is_alive(pid)
+    eventually(lambda: not is_alive(pid))
     run(inboxd, "exit 0")
     assert inbox.wait_status("x", "processed")["retry_count"] == 0
 
@@ -229,7 +231,7 @@ def test_exec_does_not_wait_for_a_killed_command_that_does_not_end(inboxd, run, 
     client.wait_log("event=bridge_stopping")
     client.signal(signal.SIGTERM)
     try:
-        assert client.wait(20) == 0
+        assert client.wait() == 0
     finally:
         os.waitpid(pid, 0)
     assert "event=command_not_ended" in client.stderr

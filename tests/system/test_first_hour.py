@@ -65,7 +65,7 @@ def test_wrong_names_in_a_hello_are_explained(inboxd, topic):
                 other.send_line({"jsonrpc": "2.0", "id": 1, "method": "hello",
                                  "params": hello_params(handler=f"demo-{number}", subscribe=subscribe)})
                 assert other.read_line()["result"]["protocol"] == 1
-    (line,) = [line for line in inboxd.stderr.splitlines() if "event=subscription_unread" in line]
+    (line,) = eventually(lambda: [line for line in inboxd.stderr.splitlines() if "event=subscription_unread" in line])
     assert "topic=order count=2 handler=demo-1 " in line and "add the topic to kafka.topics" in line
 
 

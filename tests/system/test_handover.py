@@ -26,11 +26,12 @@ def hold_open(event_id):
 def handed_over(start_inboxd, handler, produce, topic, inbox):
     """The first sidecar holds k1 open and stops; the second has the partition and gets k2 and other."""
     def hand_over(**options):
+        options = {**options, "inbox": {"shutdown_timeout": "60s", **options.get("inbox", {})}}  # longer than the test needs
         first = start_inboxd(options)
         old = handler(first, hold_open("k1"), timeout_ms=60000)
         send(produce, topic, "k1", "k")
         old.wait_event("k1")
-        second = start_inboxd(options, inbox={**options.get("inbox", {}), "instance": "second"})
+        second = start_inboxd(options, inbox={**options["inbox"], "instance": "second"})
         new = handler(second, always(DONE))
         first.signal(signal.SIGTERM)
         for event_id, key in (("k2", "k"), ("other", "o"), ("k3", "k")):

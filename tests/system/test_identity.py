@@ -134,7 +134,7 @@ def test_another_payload_under_the_same_id_is_kept_as_a_conflict(inboxd, handler
     inbox.wait_processed(1)
     offset = produce(topic, b'{"v":2}', key=b"k", headers={"id": "x"}, partition=1)
     eventually(lambda: inboxd.metric("inboxd_conflicts_total", topic=topic) == 1)
-    (conflict,) = inbox.conflicts()
+    (conflict,) = eventually(inbox.conflicts)
     assert bytes(conflict["payload"]) == b'{"v":2}'
     assert (conflict["event_id"], conflict["kafka_partition"], conflict["kafka_offset"]) == \
         ("x", 1, offset)

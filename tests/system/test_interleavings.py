@@ -175,9 +175,9 @@ def test_a_full_partition_is_claimed_with_pauses(start_inboxd, handler, produce,
                                   "headers": [("id", f"m{number}")]} for number in range(400)])
     inbox.wait_stored(400)
     time.sleep(3)
-    before = commits(inbox)
+    before, began = commits(inbox), time.monotonic()
     time.sleep(3)
-    assert commits(inbox) - before < 300
+    assert commits(inbox) - before < 100 * (time.monotonic() - began)
 
 
 def test_without_its_database_for_a_lease_nothing_new_is_delivered(start_inboxd, handler, streams, topic, inbox,
@@ -198,8 +198,9 @@ def test_without_its_database_for_a_lease_nothing_new_is_delivered(start_inboxd,
 
 
 SLOW_RAISE = """
-CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN PERFORM pg_sleep(2); RETURN NULL; END $$;
+CREATE TABLE public.held AS SELECT 1;
+CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
+$$ BEGIN WHILE EXISTS (SELECT FROM public.held) LOOP PERFORM pg_sleep(0.05); END LOOP; RETURN NULL; END $$;
 CREATE TRIGGER slow AFTER UPDATE ON inbox.inbox_messages FOR EACH ROW
 WHEN (NEW.crash_count > OLD.crash_count) EXECUTE FUNCTION public.slow()"""
 
@@ -235,12 +236,19 @@ def test_a_suspect_waiting_for_a_connection_does_not_overtake_its_key(inboxd, ha
     assert inbox.message("b")["crash_count"] == 0
 
 
-def test_a_suspect_whose_crash_is_being_counted_does_not_overtake_its_key(inboxd, handler, produce, topic, inbox, db):
-    stays = suspect_behind_a_busy_connection(inboxd, handler, produce, topic, inbox)
+def replay_while_a_crash_is_counted(stays, inbox, db):
+    """`other` is answered, so the crash of b is counted. That ends when a has come back from the table."""
     db.execute(SLOW_RAISE)
     stays.answer(stays.of("other")[0], DONE)
     eventually(lambda: db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchall())
     replay(inbox, "a")
+    eventually(lambda: inbox.message("a")["delivery_count"] > 1)
+    db.execute("DELETE FROM public.held")
+
+
+def test_a_suspect_whose_crash_is_being_counted_does_not_overtake_its_key(inboxd, handler, produce, topic, inbox, db):
+    stays = suspect_behind_a_busy_connection(inboxd, handler, produce, topic, inbox)
+    replay_while_a_crash_is_counted(stays, inbox, db)
     inbox.wait_processed(3)
     assert stays.event_ids == ["other", "a", "b"]
     assert inbox.message("b")["crash_count"] == 0
@@ -248,9 +256,6 @@ def test_a_suspect_whose_crash_is_being_counted_does_not_overtake_its_key(inboxd
 
 def test_a_suspect_whose_crash_is_being_counted_waits_for_the_retry_of_its_key(inboxd, handler, produce, topic, inbox, db):
     stays = suspect_behind_a_busy_connection(inboxd, handler, produce, topic, inbox, first=retry(delay_ms=2000))
-    db.execute(SLOW_RAISE)
-    stays.answer(stays.of("other")[0], DONE)
-    eventually(lambda: db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchall())
-    replay(inbox, "a")
+    replay_while_a_crash_is_counted(stays, inbox, db)
     inbox.wait_processed(3)
     assert stays.event_ids == ["other", "a", "a", "b"]

@@ -120,8 +120,7 @@ def test_the_loss_of_one_broker_is_logged_while_another_one_answers(start_inboxd
 
 @pytest.mark.slow
 def test_outages_of_the_outbox_and_of_the_collector_have_a_line_a_minute(start_inboxd, handler, streams, topic, inbox, db):
-    with Collector() as collector:
-        port = collector.port
+    port = free_port()
     sidecar = start_inboxd(log={"format": "json"}, outbox={"enabled": True}, otlp={"endpoint": f"http://127.0.0.1:{port}"})
     handler(sidecar, always(DONE))
     with db.transaction():

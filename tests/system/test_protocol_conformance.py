@@ -620,9 +620,8 @@ def test_an_answer_on_another_connection_is_ignored(wire, connect, inboxd, topic
 
 
 def test_a_timeout_cancels_the_delivery_and_spends_an_attempt(wire, topic, event, inbox):
-    serve(wire, topic, timeout_ms=300)
-    event("A1")
-    first = wire.expect_delivery()
+    first = deliver(wire, topic, event)
+    wire.notify("extend", delivery=first["id"], timeout_ms=300)  # this delivery only: the second one has its time
     wire.expect_cancel(first["id"], "timeout")
     again = wire.expect_delivery()
     assert again["params"]["delivery"]["attempt"] == 2
@@ -633,10 +632,9 @@ def test_a_timeout_cancels_the_delivery_and_spends_an_attempt(wire, topic, event
 
 
 def test_extend_moves_the_deadline(wire, topic, event, inbox):
-    serve(wire, topic, timeout_ms=1_000)
-    event("A1")
-    delivery_id = wire.expect_delivery()["id"]
-    wire.notify("extend", delivery=delivery_id, timeout_ms=LATER)
+    delivery_id = deliver(wire, topic, event)["id"]
+    wire.notify("extend", delivery=delivery_id, timeout_ms=1_000)
+    wire.notify("extend", delivery=delivery_id, timeout_ms=LATER)  # it is read with the line before, or soon after it
     wire.expect_silence(2.0)
     wire.answer(delivery_id, status="done")
     assert wait_status(inbox, "A1", "processed")["retry_count"] == 0

@@ -1,5 +1,6 @@
 """Rules of claims, sessions and suspects that are visible in the table or on the socket."""
 
+import threading
 import time
 
 import pytest
@@ -39,7 +40,7 @@ def test_a_parked_message_that_is_in_no_memory_is_found(inboxd, handler, produce
     produce(topic, b"{}", key="k", headers=[("id", "a")])
     inbox.wait_status("a", "retrying")
     inbox.execute("UPDATE inbox.inbox_messages SET available_at = 'infinity'")
-    inbox.wait_processed(1, timeout=15)
+    inbox.wait_processed(1)
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_a_suspect_whose_row_is_locked_keeps_no_connection(waiting_suspect, stre
         own.execute("SELECT FROM inbox.inbox_messages WHERE event_id = 'suspect' FOR UPDATE")
         waiting_suspect.answer(waiting_suspect.of("busy")[0], DONE)
         streams.events(topic, [f"other-{number}" for number in range(20)])
-        inbox.wait_processed(21, timeout=15)
+        inbox.wait_processed(21)
         assert "suspect" not in waiting_suspect.event_ids
     inbox.wait_status("suspect", "processed")
 
@@ -75,7 +76,10 @@ def test_a_suspect_leaves_a_connection_whose_window_is_closed(waiting_suspect, i
 
 
 def test_many_suspects_leave_half_of_the_time_to_other_messages(inboxd, handler, streams, topic, inbox):
+    stored = threading.Event()
+
     def slow(_):
+        stored.wait(30)
         time.sleep(0.1)
         return DONE
 
@@ -86,6 +90,8 @@ def test_many_suspects_leave_half_of_the_time_to_other_messages(inboxd, handler,
     second = handler(inboxd, slow, max_in_flight=30)
     second.wait_count(1)
     streams.events(topic, [f"new-{number}" for number in range(5)])
+    inbox.wait_stored(35)
+    stored.set()
     inbox.wait_processed(35)
     assert max(second.event_ids.index(f"new-{number}") for number in range(5)) < 20
 
@@ -148,12 +154,12 @@ def test_open_deliveries_of_the_old_owner_end_within_one_timeout(two_partitions,
 
     def extended():
         for delivery in opened:
-            old.extend(delivery, 2000)
+            old.extend(delivery, 30_000)
         return True
 
     throughout(lambda: extended() and not old.cancels, seconds=3, every=0.2)
     second = start_inboxd(inbox={"instance": "second"}, worker={"lease": "30s"})
     new = handler(second, always(DONE))
-    eventually(lambda: extended() and new.count == 1, timeout=25, every=0.2)
+    eventually(lambda: extended() and new.count == 1, timeout=60, every=0.2)
     assert [cancel["reason"] for cancel in old.cancels] == ["lease_lost"]
     assert inbox.message(new.event_ids[0])["retry_count"] == 0

@@ -205,7 +205,7 @@ def test_a_handler_was_deployed_before_the_rename(start_inboxd, make_inboxd, han
         return True
 
     eventually(is_noted)
-    assert 'event=consumer_not_listed consumer="" why="no running sidecar lists it' in later.stderr
+    eventually(lambda: 'event=consumer_not_listed consumer="" why="no running sidecar lists it' in later.stderr)
     for words in (["status"], ["consumers"]):
         assert "`inboxd consumers rename '' NAME` gives it a name that they list. Messages wait, and no handler of it is connected." \
             in later.command(*words).stdout
@@ -341,7 +341,7 @@ def test_a_service_gets_its_first_consumers(first, start_inboxd, make_inboxd, st
     for key in range(8):
         of_key = [event_id for event_id in effects(inbox, "billing") if int(event_id[1:]) % 8 == key]
         assert of_key == sorted(of_key), f"key {key}"
-    eventually(lambda: not inbox.query("SELECT FROM inbox.inbox_messages WHERE processed_at IS NULL"), timeout=60)
+    eventually(lambda: not inbox.query("SELECT 1 FROM inbox.inbox_messages WHERE processed_at IS NULL"), timeout=60)
     of_stats = effects(inbox, "stats")
     assert len(set(of_stats)) == len(of_stats)
     assert {row["consumer"] for row in inbox.query("SELECT DISTINCT consumer FROM inbox.inbox_messages")} == {"billing", "stats"}

@@ -510,7 +510,7 @@ def test_a_revoked_privilege_holds_the_events_of_its_topic(start_inboxd, secure_
         emit(other, "a", "1")
     assert values(own_streams.read(other, 1)) == ["1"]
     eventually(lambda: sidecar.metric("inboxd_outbox_held_topics") == 1)
-    (line, *_) = [line for line in sidecar.stderr.splitlines() if "event=outbox_topic_held " in line]
+    (line, *_) = eventually(lambda: [line for line in sidecar.stderr.splitlines() if "event=outbox_topic_held " in line])
     assert f"topic={permitted} " in line and "uthoriz" in line
     states = eventually(lambda: len(states := outbox.states()) == 2 and states["3"][0] is not None and states)
     assert states["2"][1:] == (0, "TOPIC") and states["3"] == (INFINITY, 0, None)

@@ -10,8 +10,9 @@ from support.wait import eventually
 from support.wire import NEVER, Refused, Wire
 
 HUNG = ("a", "b", "c")
-# Shorter than the timeout of a delivery. Only a handler with a share of its own gets everything by then.
-AT_ONCE = 20
+# The deliveries of a handler that hangs time out later. Only a handler with a share of its own gets everything by then.
+HANGS_MS = 120_000
+AT_ONCE = 60
 
 
 def records(name, count, size=2):
@@ -20,7 +21,7 @@ def records(name, count, size=2):
 
 
 def hang(sidecar, handler, name):
-    return handler(sidecar, always(NEVER), name=name, subscribe=[{"types": [f"{name}.*"]}])
+    return handler(sidecar, always(NEVER), name=name, subscribe=[{"types": [f"{name}.*"]}], timeout_ms=HANGS_MS)
 
 
 @pytest.mark.parametrize("ordering", ["key", "none"])
@@ -83,7 +84,7 @@ def test_a_handler_that_restarts_finds_its_share(start_inboxd, handler, streams,
     """Beside a hung one that could use all deliveries, and has messages for that."""
     sidecar = start_inboxd(inbox={"max_in_flight": 40})
     first = handler(sidecar, always(DONE), name="d", subscribe=[{"types": ["d.*"]}])
-    hung = handler(sidecar, always(NEVER), name="a", window=100, subscribe=[{"types": ["a.*"]}])
+    hung = handler(sidecar, always(NEVER), name="a", window=100, subscribe=[{"types": ["a.*"]}], timeout_ms=HANGS_MS)
     streams.produce_many(topic, records("a", 150))
     hung.wait_count(20)
     first.close()
@@ -98,7 +99,7 @@ def test_a_handler_that_restarts_finds_its_share(start_inboxd, handler, streams,
 def test_the_last_consumer_gets_everything_while_all_others_hang(start_inboxd, handler, streams, topic, inbox):
     sidecar = start_inboxd(inbox={"max_claimed": 200, "max_in_flight": 40}, consumers={name: {} for name in (*HUNG, "d")})
     for name in HUNG:
-        handler(sidecar, always(NEVER), name=name)
+        handler(sidecar, always(NEVER), name=name, timeout_ms=HANGS_MS)
     last = handler(sidecar, always(DONE), name="d")
     streams.produce_many(topic, records("m", 400))
     eventually(lambda: len(last.event_ids) == 400, timeout=AT_ONCE)
