@@ -431,7 +431,7 @@ static void reload(struct daemon *daemon, struct instance_run *run)
 	strings_fini(&restart);
 }
 
-/* Waits for a reason to end: 0 = stop requested, INSTANCE_FENCED, INSTANCE_RENAMED, or a fault. */
+/* Waits for a reason to end: 0 = stop requested, an outcome of instance_run(), or a fault. */
 static int watch(struct daemon *daemon, struct instance_run *run, struct err *err)
 {
 	for (;;) {
@@ -445,6 +445,8 @@ static int watch(struct daemon *daemon, struct instance_run *run, struct err *er
 			return INSTANCE_FENCED;
 		if (atomic_exchange(&daemon->supervision.renamed, false))
 			return INSTANCE_RENAMED;
+		if (atomic_exchange(&daemon->supervision.rejoins, false))
+			return INSTANCE_REJOINS;
 		if (atomic_exchange(&daemon->reload, false))
 			reload(daemon, run);
 	}
@@ -475,7 +477,7 @@ static int stop(struct daemon *daemon, struct instance_run *run, int r)
 		log_warn("consumer_renamed", LOG_STR("why", "an operator has renamed a consumer"),
 			LOG_STR("next", "this instance stops in order, and begins again with the "
 					"new name"));
-	else
+	else if (r != INSTANCE_REJOINS)
 		notify_stopping();
 	return stop_in_order(daemon, run);
 }
@@ -495,6 +497,7 @@ int instance_run(struct daemon *daemon, struct err *err)
 	}
 	atomic_store(&daemon->supervision.fenced, false); /* set by the previous instance */
 	atomic_store(&daemon->supervision.renamed, false);
+	atomic_store(&daemon->supervision.rejoins, false);
 	/* the registration was the first heartbeat */
 	atomic_store(&daemon->health.heartbeat_ms, run.instance.sent_ms);
 	r = make(daemon, &run, err);

@@ -78,6 +78,11 @@ static void on_fatal(void *arg, const struct err *err)
 	ingest_fault(arg, err);
 }
 
+static void on_ended(void *arg)
+{
+	ingest_rejoins(arg);
+}
+
 static void on_committing(void *arg)
 {
 	commit_handover_begin(((const struct ingest *)arg)->options.commit_handover);
@@ -145,6 +150,7 @@ int ingest_new(struct ingest **out, const struct ingest_options *options, struct
 		.fetch_failed = observe_fetch_failed,
 		.broker_failed = observe_broker_failed,
 		.fatal = on_fatal,
+		.ended = on_ended,
 		.arg = ingest,
 	};
 	int r;

@@ -144,6 +144,9 @@ static const char hints[] =
 	"#   security.protocol: sasl_ssl\n"
 	"#   sasl.username: billing\n"
 	"#   sasl.password: file:/run/secrets/kafka-password\n"
+	"# Back at once after a crash (docs/deployment.md, static members): a name that only this "
+	"sidecar has, and keeps.\n"
+	"#   group.instance.id: billing-0\n"
 	"# The password of PostgreSQL, in the section postgres:\n"
 	"#   password: file:/run/secrets/postgres-password\n"
 	"\n";

@@ -31,6 +31,12 @@ void supervision_report_renamed(struct supervision *supervision)
 	wake_poke(&supervision->wake);
 }
 
+void supervision_report_rejoins(struct supervision *supervision)
+{
+	atomic_store(&supervision->rejoins, true);
+	wake_poke(&supervision->wake);
+}
+
 void supervision_report_fault(struct supervision *supervision, const struct err *fault)
 {
 	(void)pthread_mutex_lock(&supervision->lock);

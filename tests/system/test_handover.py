@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from support.librdkafka import later_librdkafka
 from support.scripts import always, DONE
 from support.wait import eventually, throughout
 from support.wire import NEVER, retry
@@ -106,3 +107,49 @@ def test_a_partition_with_a_locked_row_does_not_delay_others(start_inboxd, handl
     locker.rollback()
     locker.close()
     inbox.wait_processed(80)
+
+
+STATIC = {"kafka": {"group.instance.id": "billing-0", "session.timeout.ms": 45000}}
+
+
+def test_a_static_member_is_back_soon_after_kill_9(start_inboxd, handler, produce, topic, inbox):
+    """The group knows it again, and does not wait until the session of the killed member ends."""
+    sidecar = start_inboxd(STATIC)
+    handler(sidecar, always(DONE))
+    send(produce, topic, "a", "k")
+    inbox.wait_processed(1)
+    sidecar.kill()
+    sidecar.start(ready=False)
+    send(produce, topic, "b", "k")
+    inbox.wait_stored(2, timeout=30)
+
+
+def test_a_sidecar_whose_group_instance_id_another_one_has_says_so_and_runs_on(start_inboxd, group):
+    first = start_inboxd(STATIC)
+    second = start_inboxd(STATIC, inbox={"instance": "second"})
+    eventually(lambda: "event=kafka_client_ended" in first.stderr, timeout=40)
+    line = next(line for line in first.stderr.splitlines() if "event=kafka_client_ended" in line)
+    assert "code=FENCED_INSTANCE_ID" in line and "a new client joins the group in 10 s" in line
+    assert f'kafka.group.instance.id \\"billing-0\\" is in use by another member of the group \\"{group}\\"' in line
+    assert first.stderr.count("event=kafka_client_ended") == 1
+    eventually(lambda: first.stderr.count("event=started") == 2, timeout=40)
+    assert first.is_running() and second.is_running()
+
+
+@pytest.mark.slow
+def test_with_the_consumer_protocol_a_killed_static_member_waits_for_its_session_and_does_not_end(
+        start_inboxd, handler, produce, topic, inbox):
+    """KIP-848: the brokers refuse the new member until the session of the killed one has ended (45 s)."""
+    settings = {"group.protocol": "consumer", "group.instance.id": "billing-0", "session.timeout.ms": None,
+                "heartbeat.interval.ms": None}
+    sidecar = start_inboxd(kafka=settings, env=later_librdkafka())
+    send(produce, topic, "a", "k")
+    inbox.wait_stored(1)
+    sidecar.kill()
+    sidecar.start(ready=False)
+    send(produce, topic, "b", "k")
+    eventually(lambda: "code=UNRELEASED_INSTANCE_ID" in sidecar.stderr, timeout=40)
+    pid = sidecar.pid
+    inbox.wait_stored(2, timeout=100)
+    assert sidecar.pid == pid and sidecar.is_running()
+    assert 'kafka.group.instance.id \\"billing-0\\" is in use by' in sidecar.stderr

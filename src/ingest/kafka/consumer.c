@@ -5,6 +5,7 @@
 #include "ingest/kafka/consumer.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@
 #include "ingest/kafka/topic_recreation.h"
 
 #define SEEK_MS                    2000
+#define UNRELEASED_INSTANCE_ID     111 /* of KIP-848, which librdkafka names since 2.4 */
 #define REASON_BYTES               512
 #define SYSLOG_ERROR               3
 #define SYSLOG_WARNING             4
@@ -42,6 +44,7 @@ struct consumer {
 	atomic_uint resets;
 	bool joined;  /* received at least one assignment, even an empty one */
 	bool joining; /* subscribed before that */
+	bool ended;   /* by a fatal error of librdkafka */
 	struct topic_recreation recreation;
 	size_t taken; /* bytes of records since the last request of keep_fetching() */
 	struct fetched_record fetched; /* what consumer_poll() returned last */
@@ -70,15 +73,45 @@ static void on_log(const rd_kafka_t *kafka, int level, const char *facility, con
 		log_at(ours, "kafka", LOG_STR("facility", facility), LOG_STR("text", text));
 }
 
+/* The brokers do not tell who the other member is: they keep the client.id and the host of the first one. With
+ * `group.protocol: consumer`, a killed member keeps its group.instance.id until its session ends. */
+static void explain_instance_id(
+	struct consumer *consumer, rd_kafka_resp_err_t code, char *out, size_t size)
+{
+	char id[256] = "";
+	size_t length = sizeof(id);
+
+	(void)rd_kafka_conf_get(rd_kafka_conf(consumer->kafka), "group.instance.id", id, &length);
+	(void)snprintf(out, size,
+		"kafka.group.instance.id \"%s\" is in use by another member of the group \"%s\": "
+		"give each sidecar an id of its own (the table inbox_instances has the names of "
+		"the "
+		"running ones)%s; ",
+		id, consumer->group,
+		code == UNRELEASED_INSTANCE_ID
+			? ", unless this one was killed, whose session ends by itself (the "
+			  "brokers' group.consumer.session.timeout.ms)"
+			: "");
+}
+
+/* Later events and polls report the same error again. */
 static void report_fatal(struct consumer *consumer)
 {
 	char words[REASON_BYTES];
+	char why[2 * REASON_BYTES] = "";
+	char next[3 * REASON_BYTES];
 	rd_kafka_resp_err_t code = rd_kafka_fatal_error(consumer->kafka, words, sizeof(words));
-	struct err err = ERR_INIT;
 
-	(void)err_set(&err, FAULT_KAFKA, "the Kafka client stopped: %s: %s",
-		rd_kafka_err2name(code), words);
-	consumer->events.fatal(consumer->events.arg, &err);
+	if (consumer->ended)
+		return;
+	consumer->ended = true;
+	if (code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == UNRELEASED_INSTANCE_ID)
+		explain_instance_id(consumer, code, why, sizeof(why));
+	(void)snprintf(next, sizeof(next), "%sa new client joins the group in %d s", why,
+		CONSUMER_PAUSE_MS / 1000);
+	log_warn("kafka_client_ended", LOG_STR("code", rd_kafka_err2name(code)),
+		LOG_STR("error", words), LOG_STR("next", next));
+	consumer->events.ended(consumer->events.arg);
 }
 
 /* The advice for an error that an operator must correct. */

@@ -24,6 +24,8 @@
 
 struct consumer;
 
+#define CONSUMER_PAUSE_MS 10000
+
 enum broker_fault_kind { BROKER_LOST, BROKER_REFUSES, BROKER_TLS, BROKERS_ALL_DOWN };
 
 struct broker_fault {
@@ -52,8 +54,11 @@ struct consumer_events {
 	void (*fetch_failed)(void *arg, const struct fetch_fault *fault);
 	/* A broker failed, or librdkafka reports that none is left. The receiver logs it. */
 	void (*broker_failed)(void *arg, const struct broker_fault *fault);
-	/* librdkafka cannot continue, or there was no memory for an event. */
+	/* There was no memory for an event. */
 	void (*fatal)(void *arg, const struct err *err);
+	/* librdkafka cannot continue, and has logged why. A new consumer may join the group after CONSUMER_PAUSE_MS. Called
+	 * once. */
+	void (*ended)(void *arg);
 	void *arg;
 };
 

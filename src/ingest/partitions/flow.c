@@ -72,6 +72,14 @@ void ingest_renamed(struct ingest *ingest)
 	flow_stop_all(ingest, STOP_HALTED);
 }
 
+void ingest_rejoins(struct ingest *ingest)
+{
+	atomic_store(&ingest->options.health->join_after_ms, clock_now_ms() + CONSUMER_PAUSE_MS);
+	if (!flow_is_halted(ingest))
+		supervision_report_rejoins(ingest->options.supervision);
+	flow_stop_all(ingest, STOP_HALTED);
+}
+
 void ingest_fault(struct ingest *ingest, const struct err *err)
 {
 	supervision_report_fault(ingest->options.supervision, err);

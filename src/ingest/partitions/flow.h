@@ -17,6 +17,8 @@ bool flow_is_halted(const struct ingest *ingest);
 void ingest_fenced(struct ingest *ingest);
 /* A consumer has another name: the instance ends in order, and stores nothing more. */
 void ingest_renamed(struct ingest *ingest);
+/* The client of Kafka has ended: halts, and another instance run begins, which joins the group after a pause. */
+void ingest_rejoins(struct ingest *ingest);
 void ingest_fault(struct ingest *ingest, const struct err *err);
 /* Pauses one partition and sets its state. */
 void flow_stop(struct ingest *ingest, struct partition *partition, enum partition_state state);

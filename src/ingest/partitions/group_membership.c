@@ -1,5 +1,5 @@
 /*
- * Decides whether this instance is a member of the consumer group. The two reasons to be out of it are in
+ * Decides whether this instance is a member of the consumer group. The reasons to be out of it are in
  * reason_to_leave(). Everything else here explains a wait in the log: the coordinator does not say why it assigns
  * nothing.
  */
@@ -27,6 +27,8 @@ static const char *reason_to_leave(const struct ingest *ingest)
 	if (heartbeat_ms == 0 ||
 		clock_now_ms() - heartbeat_ms > ingest->options.config->worker.lease)
 		return "no heartbeat in PostgreSQL for the duration of a lease";
+	if (clock_now_ms() < atomic_load(&health->join_after_ms))
+		return "the client of the previous instance run was refused";
 	return atomic_load(&health->away) ? "another member has a handler that is missing here"
 					  : NULL;
 }
@@ -60,8 +62,7 @@ static void format_next(const struct config *config, char *next, size_t size)
 {
 	const char *session = consumer_conf_value(config, "session.timeout.ms", SESSION_MS);
 	const char *poll = consumer_conf_value(config, "max.poll.interval.ms", POLL_MS);
-	bool consumers =
-		strcmp(consumer_conf_value(config, "group.protocol", "classic"), "consumer") == 0;
+	bool consumers = consumer_conf_brokers_assign(config);
 
 	(void)snprintf(next, size,
 		"no action is necessary: the broker has assigned no partitions yet. It may wait "
