@@ -46,7 +46,7 @@ usage() {
 		  SYSTEM_JOBS     system tests at a time (5); SQL_JOBS (3), FAULTS_JOBS (3) likewise
 		  INBOXD_BINARY   test this binary instead of build-asan/src/inboxd
 		  POSTGRES_VERSION  one of 14 16 17 18 instead of the one installed, for the suites sql and system
-		  KAFKA_VERSION   3.9 instead of 4.1, likewise
+		  KAFKA_VERSION   3.9 or 4.4 instead of 4.1, likewise
 		  VERSIONS        only these, e.g. "postgres-18 kafka-3.9"
 		  MUTANTS         only mutants whose name has one of these words, e.g. "R12 R13"
 		  INBOXD_KEEP=1   keep the servers' and sidecars' directories under /tmp
@@ -183,7 +183,7 @@ short_system() {
 
 suite_versions() {
 	local one
-	for one in ${VERSIONS:-postgres-14 postgres-16 postgres-17 postgres-18 kafka-3.9 kafka-4.1}; do
+	for one in ${VERSIONS:-postgres-14 postgres-16 postgres-17 postgres-18 kafka-3.9 kafka-4.1 kafka-4.4}; do
 		case $one in
 		postgres-*)
 			POSTGRES_VERSION=${one#*-} run "versions: $one: sql" pytest_suite -n "${SYSTEM_JOBS:-2}" "$root/tests/sql"

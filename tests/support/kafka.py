@@ -58,7 +58,7 @@ Configuration:
 
 
 # KAFKA_VERSION=3.9 in the environment selects another version.
-VERSIONS = {"3.9": "3.9.1", "4.1": "4.1.0"}
+VERSIONS = {"3.9": "3.9.1", "4.1": "4.1.0", "4.4": "4.4.0"}
 
 
 def version():
