@@ -346,12 +346,20 @@ def test_a_pooler_that_renames_statements_gets_prepared_ones(ends, start_inboxd,
     assert "class=stale" not in sidecar.stderr and "statements_unprepared" not in sidecar.stderr
 
 
-def test_statements_prepared_behind_a_pooler_lose_and_refuse_nothing(make_pooler, start_inboxd, handler, postgres, streams,
-                                                                     topic, inbox):
-    """PgBouncer 1.18 gives each transaction another session, which may lack a named statement or have it already."""
-    sidecar = start_inboxd(postgres={"port": make_pooler(postgres.port, "transaction").port, "prepare": "always"})
-    client = handler(sidecar, always(DONE))
+def test_statements_prepared_behind_a_pooler_lose_and_refuse_nothing(ends, make_pooler, start_inboxd, handler, postgres, streams,
+                                                                     make_topic, topic, group, inbox):
+    """PgBouncer 1.18 gives each transaction another session, which may lack a named statement or have it already. Two schemas
+    share the sessions, and their statements differ only in the name of the schema, in no length."""
+    access = {"port": make_pooler(postgres.port, "transaction").port, "prepare": "always"}
+    other, elsewhere = ends.enter_context(contextlib.closing(Inbox(inbox.conninfo, "other"))), make_topic()
+    sidecars = (start_inboxd(postgres=access), start_inboxd(
+        postgres=access, inbox={"schema": "other"}, kafka={"topics": [elsewhere], "group.id": group + "_other"}))
+    clients = [handler(sidecar, always(DONE)) for sidecar in sidecars]
     for first in range(0, 100, 20):
-        produce_all(streams, topic, 20, first=first)
-        client.wait_count(first + 20)
-    assert_whole(inbox, 100, client)
+        for one in (topic, elsewhere):
+            produce_all(streams, one, 20, first=first)
+        for client in clients:
+            client.wait_count(first + 20)
+    for view, one, client in zip((inbox, other), (topic, elsewhere), clients):
+        assert_whole(view, 100, client)
+        assert {row["topic"] for row in view.messages()} == {one}
