@@ -42,7 +42,8 @@ BEGIN
 END $$;
 
 -- Functions of earlier versions that nothing calls.
-DROP FUNCTION IF EXISTS inbox.request_token(text, text), inbox.emitted_is_right(jsonb), inbox.claim_parts(text), inbox.claim_is_lost(text);
+DROP FUNCTION IF EXISTS inbox.request_token(text, text), inbox.emitted_is_right(jsonb), inbox.claim_parts(text), inbox.claim_is_lost(text),
+    inbox.read_claim(text);
 DROP FUNCTION IF EXISTS inbox.retain_messages(text, interval, int);
 DROP FUNCTION IF EXISTS inbox.walk_messages(boolean, timestamptz, timestamptz, bigint, bigint, int);
 DROP FUNCTION IF EXISTS inbox.retain_dead(text, boolean, timestamptz, int);

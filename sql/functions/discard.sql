@@ -4,7 +4,7 @@
 
 -- The history of each row names the user who discarded it.
 CREATE OR REPLACE FUNCTION inbox.discard_seqs(seqs bigint[], reason text, counted jsonb DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     affected bigint;
 BEGIN
@@ -14,7 +14,6 @@ BEGIN
           AND (m.available_at IS NOT NULL
                OR m.dead_at IS NOT NULL AND (m.claimed_by IS NOT NULL OR m.error_code IS DISTINCT FROM 'DISCARDED'))
           AND inbox.is_counted(m.xmin, counted)
-        ORDER BY m.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
     UPDATE inbox.inbox_messages m
@@ -23,7 +22,7 @@ BEGIN
         attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
             'at', now(), 'discarded_by', session_user, 'reason', discard_seqs.reason,
             'error', left(m.error, 1000), 'code', m.error_code)))
-    FROM free WHERE m.seq = free.seq;
+    WHERE m.seq = ANY (ARRAY(SELECT f.seq FROM free f));
     GET DIAGNOSTICS affected = ROW_COUNT;
     RETURN affected;
 END $$;
@@ -31,7 +30,7 @@ END $$;
 -- Discards one message for a consumer, or for all (NULL). False: it does not exist, or neither waits nor is dead.
 CREATE OR REPLACE FUNCTION inbox.discard(source text, event_id text, reason text DEFAULT NULL, consumer text DEFAULT NULL)
 RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     affected bigint;
 BEGIN

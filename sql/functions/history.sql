@@ -9,7 +9,7 @@ $$;
 
 -- The sources and consumers of the rows that have this event id; NULL = there are no such rows.
 CREATE OR REPLACE FUNCTION inbox.where_else(event_id text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
     SELECT string_agg(format('source %L, consumer %L', m.source, m.consumer), '; ')
     FROM (SELECT o.source, o.consumer FROM inbox.inbox_messages o
           WHERE o.event_id = where_else.event_id ORDER BY o.source, o.consumer LIMIT 5) m
@@ -19,7 +19,7 @@ $$;
 -- why. changes: which messages the caller changes. details: more for the audit.
 CREATE OR REPLACE FUNCTION inbox.audit_message(action text, source text, event_id text, consumer text, reason text, affected bigint,
                                     changes text, details jsonb DEFAULT '{}') RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     message text := format('event %L of source %L', event_id, source) || coalesce(' for consumer ' || quote_literal(consumer), '');
     states text;

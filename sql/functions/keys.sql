@@ -316,7 +316,7 @@ $$;
 CREATE OR REPLACE FUNCTION inbox.skip_key(topic text, key text, consumer text DEFAULT '', reason text DEFAULT NULL,
     kafka_partition int DEFAULT NULL, seq bigint DEFAULT NULL)
 RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     lane record;
     head inbox.inbox_messages;

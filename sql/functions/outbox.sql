@@ -105,13 +105,13 @@ $$;
 -- The trace and the causes of an event with these headers. trace: the headers to add to it, from the settings, or else from
 -- the message. caused_by: the seq of the message. scope, key: those of the request.
 CREATE OR REPLACE FUNCTION inbox.origin(headers jsonb, OUT trace jsonb, OUT caused_by bigint, OUT scope text, OUT key text)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     claim record;
     request text[] := inbox.request_token(nullif(current_setting('inboxd.request', true), ''));
 BEGIN
     IF current_setting('inboxd.claim', true) <> '' THEN
-        claim := inbox.read_claim(current_setting('inboxd.claim'));
+        claim := inbox.parse_claim(current_setting('inboxd.claim'));
         SELECT m.seq, inbox.trace_pairs(m.headers) INTO caused_by, trace FROM inbox.inbox_messages m
         WHERE m.seq = claim.seq AND m.delivery_count = claim.delivery_count AND m.claimed_by = claim.instance;
         IF trace = '[]' THEN

@@ -95,7 +95,7 @@ END $$;
 -- Publishes events again. One that is dead or waits for its next attempt is released in place: it keeps its number. One
 -- that was published stays, and a copy with the same id goes out: receivers with an inbox drop it, others get it again.
 CREATE OR REPLACE FUNCTION inbox.outbox_replay_seqs(seqs bigint[], counted jsonb DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     released bigint;
     copied bigint;
@@ -104,20 +104,19 @@ BEGIN
         SELECT o.seq FROM inbox.outbox o
         WHERE o.seq = ANY (seqs) AND (o.dead_at IS NOT NULL OR o.available_at < 'infinity')
           AND inbox.is_counted(o.xmin, counted)
-        ORDER BY o.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
     UPDATE inbox.outbox o
     SET available_at = now(), dead_at = NULL, retry_count = 0, error = NULL, error_code = NULL
-    FROM free WHERE o.seq = free.seq;
+    WHERE o.seq = ANY (ARRAY(SELECT f.seq FROM free f));
     GET DIAGNOSTICS released = ROW_COUNT;
     INSERT INTO inbox.outbox
         (event_id, source, topic, aggregate, key, event_type, subject, content_type, format, headers, payload, caused_by,
          created_at, request_scope, request_key)
     SELECT o.event_id, o.source, o.topic, o.aggregate, o.key, o.event_type, o.subject, o.content_type, o.format,
            o.headers, o.payload, o.caused_by, o.created_at, o.request_scope, o.request_key
-    FROM inbox.outbox o
-    WHERE o.seq = ANY (seqs) AND o.published_at IS NOT NULL AND inbox.is_counted(o.xmin, counted)
+    FROM (SELECT p.* FROM inbox.outbox p
+          WHERE p.seq = ANY (seqs) AND p.published_at IS NOT NULL AND inbox.is_counted(p.xmin, counted) OFFSET 0) o
     ORDER BY o.seq;
     GET DIAGNOSTICS copied = ROW_COUNT;
     RETURN released + copied;
@@ -126,7 +125,7 @@ END $$;
 -- Discards events that are not published: they are dead with the code DISCARDED, and in no count and no list of dead ones. One that is
 -- being sent at this moment may still go out.
 CREATE OR REPLACE FUNCTION inbox.outbox_discard_seqs(seqs bigint[], reason text, counted jsonb DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     affected bigint;
 BEGIN
@@ -134,13 +133,12 @@ BEGIN
         SELECT o.seq FROM inbox.outbox o
         WHERE o.seq = ANY (seqs) AND o.published_at IS NULL AND (o.dead_at IS NULL OR o.error_code IS DISTINCT FROM 'DISCARDED')
           AND inbox.is_counted(o.xmin, counted)
-        ORDER BY o.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
     UPDATE inbox.outbox o
     SET dead_at = coalesce(o.dead_at, now()), available_at = NULL, error = coalesce(outbox_discard_seqs.reason, 'discarded'),
         error_code = 'DISCARDED'
-    FROM free WHERE o.seq = free.seq;
+    WHERE o.seq = ANY (ARRAY(SELECT f.seq FROM free f));
     GET DIAGNOSTICS affected = ROW_COUNT;
     RETURN affected;
 END $$;

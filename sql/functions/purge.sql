@@ -22,12 +22,12 @@ BEGIN
             WHERE m.seq > at ORDER BY m.seq LIMIT 5000
         ), old AS MATERIALIZED (
             SELECT m.seq FROM inbox.inbox_messages m
-            WHERE m.seq IN (SELECT w.seq FROM walked w WHERE w.processed_at <= before)
+            WHERE m.seq = ANY (ARRAY(SELECT w.seq FROM walked w WHERE w.processed_at <= before))
               AND m.processed_at <= before
-            ORDER BY m.seq LIMIT least(room - total, 5000)
             FOR UPDATE SKIP LOCKED
         ), gone AS (
-            DELETE FROM inbox.inbox_messages m USING old WHERE m.seq = old.seq RETURNING 1
+            DELETE FROM inbox.inbox_messages m
+            WHERE m.seq = ANY (ARRAY(SELECT o.seq FROM old o ORDER BY o.seq LIMIT least(room - total, 5000))) RETURNING 1
         )
         SELECT max(w.seq), min(w.received_at), (SELECT count(*) FROM gone)
         INTO at, earliest, deleted FROM walked w;

@@ -4,7 +4,7 @@
 -- status), are not locked, and still have their payload. Retention drops payloads and keeps their digest; a tombstone
 -- never had a digest.
 CREATE OR REPLACE FUNCTION inbox.replay_seqs(seqs bigint[], status text, reason text, counted jsonb DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     affected bigint;
 BEGIN
@@ -16,7 +16,6 @@ BEGIN
                                       WHEN 'processed' THEN m.processed_at IS NOT NULL
                                       ELSE m.dead_at IS NOT NULL OR m.processed_at IS NOT NULL END
           AND inbox.is_counted(m.xmin, counted)
-        ORDER BY m.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
     UPDATE inbox.inbox_messages m
@@ -25,7 +24,7 @@ BEGIN
         error = NULL, error_code = NULL, result = NULL, handler = NULL,
         attempts = inbox.remember(m.attempts, inbox.replay_entry(
             m.processed_at, m.dead_at, m.retry_count, m.error, m.error_code, m.result, replay_seqs.reason))
-    FROM free WHERE m.seq = free.seq;
+    WHERE m.seq = ANY (ARRAY(SELECT f.seq FROM free f));
     GET DIAGNOSTICS affected = ROW_COUNT;
     IF affected > 0 THEN
         PERFORM pg_notify('inboxd_replay', '');
@@ -39,7 +38,7 @@ END $$;
 CREATE OR REPLACE FUNCTION inbox.replay(source text, event_id text, reason text DEFAULT NULL, consumer text DEFAULT NULL,
                              counted jsonb DEFAULT NULL)
 RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     ended bigint[];
     dropped bigint;
@@ -149,7 +148,7 @@ $$;
 -- Gives up the order of a reject: the later records of its key can become messages before it. Later records that are
 -- rejects already need a replay. False: the reject holds nothing back.
 CREATE OR REPLACE FUNCTION inbox.release_reject(reject_seq bigint, reason text DEFAULT NULL) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     released bigint;
 BEGIN
@@ -168,7 +167,7 @@ END $$;
 -- NULL: there is no such reject.
 CREATE OR REPLACE FUNCTION inbox.replay_reject(reject_seq bigint, source text, event_id text, event_type text,
                                     reason text DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     reject inbox.inbox_rejects;
     digest bytea;
@@ -242,7 +241,7 @@ END $$;
 -- conflict. False: the message is dead for no consumer.
 CREATE OR REPLACE FUNCTION inbox.take_conflict(conflict_seq bigint, reason text DEFAULT NULL, consumer text DEFAULT NULL)
 RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     conflict inbox.inbox_conflicts;
     taken bigint[];
@@ -260,7 +259,6 @@ BEGIN
         SELECT m.seq FROM inbox.inbox_messages m
         WHERE m.event_id = conflict.event_id AND m.source = conflict.source
           AND (take_conflict.consumer IS NULL OR m.consumer = take_conflict.consumer) AND m.dead_at IS NOT NULL
-        ORDER BY m.seq
         FOR NO KEY UPDATE SKIP LOCKED
     ), replaced AS MATERIALIZED (
         SELECT m.source, m.event_id, m.topic, m.kafka_partition, m.kafka_offset, m.kafka_timestamp, m.key, m.headers,

@@ -168,7 +168,7 @@ CREATE OR REPLACE FUNCTION inbox.request_begin(key text, fingerprint bytea, scop
     lease interval DEFAULT NULL, keep interval DEFAULT '24 hours', lost text DEFAULT 'rerun', OUT verdict text,
     OUT token text, OUT attempt int, OUT point text, OUT status int, OUT headers jsonb, OUT body bytea,
     OUT retry_after interval, OUT expires_at timestamptz)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     fault text := coalesce(inbox.request_name_fault(key, scope), inbox.request_fault(fingerprint, operation, lease, keep, lost));
     locked boolean;
@@ -281,7 +281,7 @@ $$;
 -- 40001: the key was completed after the snapshot of this transaction (REPEATABLE READ, SERIALIZABLE): roll back, begin again.
 CREATE OR REPLACE FUNCTION inbox.request_complete(token text, status int, body bytea DEFAULT NULL, headers jsonb DEFAULT NULL)
 RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     part text[] := inbox.request_token(token);
     made inbox.requests;
@@ -340,7 +340,7 @@ END $$;
 
 -- Ends an attempt with a lease and without a result. The next request_begin() may run the request again.
 CREATE OR REPLACE FUNCTION inbox.request_fail(token text, reason text DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     part text[] := inbox.lease_token('request_fail', token);
 BEGIN
@@ -355,7 +355,7 @@ END $$;
 
 -- Extends the lease to this time from now on, and sets the recovery point. NULL leaves either as it is.
 CREATE OR REPLACE FUNCTION inbox.request_extend(token text, lease interval DEFAULT NULL, point text DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     part text[] := inbox.lease_token('request_extend', token);
     until timestamptz := clock_timestamp() + lease;
@@ -394,7 +394,7 @@ END $$;
 -- completes. False: there is no such request, or a transaction is completing it at this moment. seen: the request as
 -- request_states had it; the function forgets it only if it is still of this attempt and in this state.
 CREATE OR REPLACE FUNCTION inbox.request_forget(scope text, key text, reason text, seen jsonb DEFAULT NULL) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     fault text := inbox.request_name_fault(key, scope);
 BEGIN
@@ -422,7 +422,7 @@ END $$;
 -- topic.
 CREATE OR REPLACE FUNCTION inbox.result(source text, event_id text, consumer text DEFAULT '', OUT status text,
     OUT result jsonb, OUT processed_at timestamptz, OUT error text, OUT error_code text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     others text;
 BEGIN

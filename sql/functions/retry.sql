@@ -2,7 +2,7 @@
 
 -- Makes rows due that wait for their time, and keeps everything else of them: the attempts, the error, the place in their key.
 CREATE OR REPLACE FUNCTION inbox.retry_seqs(seqs bigint[], reason text, counted jsonb DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     affected bigint;
 BEGIN
@@ -10,14 +10,13 @@ BEGIN
         SELECT m.seq FROM inbox.inbox_messages m
         WHERE m.seq = ANY (seqs) AND m.available_at > now() AND m.available_at < 'infinity'
           AND inbox.is_counted(m.xmin, counted)
-        ORDER BY m.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
     UPDATE inbox.inbox_messages m
     SET available_at = now(),
         attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
             'at', now(), 'retried_by', session_user, 'reason', retry_seqs.reason, 'due_at', m.available_at)))
-    FROM free WHERE m.seq = free.seq;
+    WHERE m.seq = ANY (ARRAY(SELECT f.seq FROM free f));
     GET DIAGNOSTICS affected = ROW_COUNT;
     IF affected > 0 THEN
         PERFORM pg_notify('inboxd_replay', '');
@@ -28,7 +27,7 @@ END $$;
 -- Makes the waiting retry of one message due now, for a consumer or for each one (NULL). False: it waits for no retry.
 CREATE OR REPLACE FUNCTION inbox.retry_now(source text, event_id text, reason text DEFAULT NULL, consumer text DEFAULT NULL)
 RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     affected bigint;
 BEGIN
@@ -62,7 +61,7 @@ END $$;
 -- Makes a dead message processed: its error is the reason, and its history keeps the earlier error. For a consumer, or for
 -- each one (NULL) for which it is dead. False: it is dead for none. The trigger adds no second entry.
 CREATE OR REPLACE FUNCTION inbox.resolve(source text, event_id text, reason text, consumer text DEFAULT NULL) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     affected bigint;
 BEGIN
@@ -75,7 +74,6 @@ BEGIN
         SELECT m.seq FROM inbox.inbox_messages m
         WHERE m.event_id = resolve.event_id AND m.source = resolve.source
           AND (resolve.consumer IS NULL OR m.consumer = resolve.consumer) AND m.dead_at IS NOT NULL
-        ORDER BY m.seq
         FOR NO KEY UPDATE SKIP LOCKED
     )
     UPDATE inbox.inbox_messages m
@@ -83,7 +81,7 @@ BEGIN
         attempts = inbox.remember(m.attempts, jsonb_strip_nulls(jsonb_build_object(
             'at', now(), 'called_done_by', session_user, 'reason', resolve.reason, 'was', 'dead', 'ended_at', m.dead_at,
             'error', left(m.error, 1000), 'code', m.error_code)))
-    FROM free WHERE m.seq = free.seq;
+    WHERE m.seq = ANY (ARRAY(SELECT f.seq FROM free f));
     GET DIAGNOSTICS affected = ROW_COUNT;
     RETURN inbox.audit_message('resolve', source, event_id, consumer, reason, affected, 'is dead');
 END $$;

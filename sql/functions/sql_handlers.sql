@@ -81,7 +81,7 @@ END $$;
 CREATE OR REPLACE FUNCTION inbox.call_handler(own_id int, claim_seq bigint, claim_count int, behind bigint,
     handler_name text, callee text, as_role text, limit_ms bigint, path text,
     OUT status text, OUT error_code text, OUT error text, OUT delay_ms bigint)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     own_role text := current_setting('role');
     own_timeout text := current_setting('statement_timeout');
@@ -108,11 +108,13 @@ BEGIN
     BEGIN
         PERFORM set_config('inboxd.claim', concat_ws('.', claim_seq, claim_count, own_id), true),
                 set_config('inboxd.traceparent', '', true), set_config('inboxd.request', '', true),
-                set_config('role', coalesce(as_role, own_role), true), set_config('search_path', path, true);
+                set_config('role', coalesce(as_role, own_role), true), set_config('search_path', path, true),
+                set_config('enable_seqscan', NULL, true), set_config('jit', NULL, true);
         EXECUTE call INTO outcome USING message;
         PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
                 pg_catalog.set_config('role', own_role, false),
-                pg_catalog.set_config('statement_timeout', own_timeout, true);
+                pg_catalog.set_config('statement_timeout', own_timeout, true),
+                pg_catalog.set_config('enable_seqscan', 'off', true);
         UPDATE inbox.inbox_messages m
         SET processed_at = now(),
             handler = handler_name,

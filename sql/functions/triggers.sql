@@ -28,7 +28,7 @@ END $$;
 -- inbox.resolve() does. AFTER and not BEFORE: a BEFORE trigger would lock every row that is completed. One trigger and not
 -- two, because each statement compiles the condition of each trigger. No completion fires it: the row had not ended.
 CREATE OR REPLACE FUNCTION inbox.ended_row_changed() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     recorded boolean := NEW.attempts IS DISTINCT FROM OLD.attempts AND coalesce(NEW.attempts -> -1 ? 'called_done_by', false);
 BEGIN

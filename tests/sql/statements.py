@@ -39,6 +39,14 @@ def script(path):
     return text.replace(" CONCURRENTLY", "") if path.stem.endswith("_concurrent") else text
 
 
+def called_functions():
+    """The names of the functions that sidecars and commands call, and those that handlers and services may call."""
+    defined = set(re.findall(r"CREATE OR REPLACE FUNCTION inbox\.(\w+)\(", functions()))
+    granted = re.findall(r"^GRANT EXECUTE ON FUNCTION ([^;]*?)\s+TO inboxd_(?:handler|service);", (SQL / "roles.sql").read_text(), re.M)
+    called = re.findall(r"\binbox\.(\w+)\(", "\n".join([*granted, *(text(path.stem) for path in QUERIES)]))
+    return defined & set(called)
+
+
 def functions():
     """The functions, triggers and views, as inboxd applies them at each migration."""
     return "\n".join(embed.functions(FUNCTIONS + AROUND_FUNCTIONS))

@@ -3,10 +3,11 @@
 Pages are compared, never times.
 """
 
-import psycopg
+import re
+
 import pytest
 
-from statements import ALL, NAMED, Statements
+from statements import ALL, called_functions, NAMED, Plan, Statements
 
 ROWS = 200_000
 BIG = "x" * 200
@@ -362,20 +363,151 @@ def named_values(seqs, rows, last_outbox):
     }
 
 
-def test_a_named_statement_keeps_a_plan_that_is_good_for_every_table(db, connect):
-    """Its plan is made once a connection, perhaps while the table is empty, and stays until VACUUM or ANALYZE."""
-    statements = Statements(connect(prepare_threshold=None))  # else psycopg sometimes deallocates all statements
-    for table in ("inbox_messages", "outbox", "inbox_instances", "inbox_offsets", "inbox_consumers", "inbox_renames"):
-        db.execute(f"ALTER TABLE inbox.{table} SET (autovacuum_enabled = off)")
+STAGE = """
+INSERT INTO inbox.inbox_messages (source, event_id, event_type, topic, kafka_partition, kafka_offset, key, payload, payload_digest,
+    available_at, claimed_by, processed_at, dead_at, delivery_count, retry_count, error, error_code)
+SELECT 'x', v.id, 't', 'orders', 3, 10^6 + v.n, 'kx', '1', 'd', v.at, v.owner, v.done, v.dead, 1, v.n % 2, v.error, v.error
+FROM (VALUES (1, 'held', NULL::timestamptz, 1, NULL::timestamptz, NULL::timestamptz, NULL), (2, 'too', NULL, 1, NULL, NULL, NULL),
+             (3, 'later', now() + interval '1 hour', NULL, NULL, NULL, 'E'), (4, 'behind', 'infinity', NULL, NULL, NULL, NULL),
+             (5, 'done', NULL, 1, now(), NULL, NULL), (6, 'dead', NULL, 1, NULL, now(), 'E')) AS v(n, id, at, owner, done, dead, error);
+INSERT INTO inbox.outbox (event_id, topic, event_type, payload, available_at, dead_at)
+VALUES ('dead', 't', 't', '1', NULL, now()), ('late', 't', 't', '1', now() + interval '1 hour', NULL);
+INSERT INTO inbox.inbox_rejects (topic, kafka_partition, kafka_offset, key, payload, reason, holds)
+VALUES ('orders', 3, 2000001, 'kx', '1', 'r', true), ('orders', 3, 2000002, 'ky', '1', 'r', true);
+INSERT INTO inbox.inbox_conflicts (source, event_id, topic, kafka_partition, kafka_offset, payload, payload_digest)
+VALUES ('x', 'dead', 'orders', 3, 2000001, '2', 'e');
+INSERT INTO inbox.requests (scope, key, holder, locked_until, expires_at)
+VALUES ('', 'leased', 77, now() + interval '1 hour', now() + interval '1 day'), ('', 'lapsed', 78, now(), now() + interval '1 day');
+INSERT INTO inbox.inbox_consumers (name, ordering, memory) VALUES ('', 'key', '1 day'), ('other', 'key', '1 day');
+INSERT INTO inbox.inbox_renames (old_name, new_name) VALUES ('earlier', 'former');
+INSERT INTO inbox.inbox_handlers (name, subscriptions, memory, known_since, connected_at, last_seen_at)
+VALUES ('billing', '[{}]', '1 hour', now(), now(), now());
+UPDATE inbox.inbox_instances SET heartbeat_at = now() - interval '1 hour',
+    low_seq = (SELECT seq FROM inbox.inbox_messages WHERE event_id = 'held');
+CREATE OR REPLACE FUNCTION public.handle(inbox.messages) RETURNS void LANGUAGE sql AS ''"""
+
+# Calls of each function, and how many rows one call may read. <held> is the seq of the message `held` of STAGE.
+CALLS = {
+    "adopt": (1, "adopt('c', 'g')"),
+    "advance_sequences": (1, "advance_sequences()"),
+    "call_handler": (1, "call_handler(1, <held>, 1, NULL, 'billing', 'public.handle', NULL, 1000, 'public')"),
+    "caused_events": (1000, "caused_events(<held>, '', 'k', ARRAY[now() + interval '1 hour'])"),
+    "check_filter": (0, """check_filter('list', '{"status": "dead"}', '{dead}')"""),
+    "check_keys": (0, "check_keys('{}')"),
+    "check_outbox_filter": (0, """check_outbox_filter('list', '{"status": "dead"}', '{dead}')"""),
+    "complete": (2, "complete('<held>.1.1')", "complete('<held>.1.1.YmlsbGluZw', '{}')", "complete(ARRAY['<held>.1.1', '<too>.1.1'])",
+                 """complete('<held>.1.1', NULL, '[{"topic": "t", "type": "t"}]')"""),
+    "consumers_of": (2, "consumers_of('orders', 't')"),
+    "describe_key": (2, "describe_key(<later>)"),
+    "discard": (1, "discard('x', 'later')", "discard('x', 'nothing')"),
+    "discard_page": (10, """discard_page('{"status": "dead"}', 0, 10)"""),
+    "emit": (1, "emit('t', 'k', 't', '{}')", "emit('t', 'k', 't', '{}', id => set_config('inboxd.claim', '<held>.1.1', true))"),
+    "emit_bytes": (1, "emit_bytes('t', 'k', 't', '1', NULL)"),
+    "emit_caused": (1, """emit_caused(<held>, 'x', 'held', '', 0, '[["content-type", "application/cloudevents+json"]]',
+                    '[{"topic": "t", "type": "t"}]')"""),
+    "error_shape": (0, "error_shape('x 1')"),
+    "find_record": (20, "find_record('orders', 3, 1000004)"),
+    "forget_consumer": (1, "forget_consumer('other')"),
+    "forget_handler": (1, "forget_handler('billing')"),
+    "handler_of": (1, "handler_of('orders', 't', '')"),
+    "http_request_begin": (1, """http_request_begin('"n"', 'POST', '/', '')""", "http_request_begin('lapsed', 'POST', '/', '')"),
+    "http_request_complete": (1, "http_request_complete((inbox.http_request_begin('n', 'POST', '/', '')).token, 200)"),
+    "is_counted": (0, "is_counted('1', NULL)"),
+    "lanes_of": (2, "lanes_of('orders', 'kx', '', 3)"),
+    "lock_key": (0, "lock_key('t', 'k')"),
+    "look_keys": (10, "look_keys('{}', <later>, 10)"),
+    "look_page": (20, *(f"""look_page('{{"status": "{status}"}}', 0, 10)"""
+                        for status in ("processed", "parked", "retrying", "dead", "claimed"))),
+    "outbox_counts": (300, "outbox_counts(100)"),
+    "outbox_discard_page": (10, """outbox_discard_page('{"status": "dead"}', <outbox>, 10)"""),
+    "outbox_page": (10, """outbox_page('{"status": "dead"}', <outbox>, 10)"""),
+    "outbox_replay_page": (10, """outbox_replay_page('{"status": "dead"}', <outbox>, 10)"""),
+    "pause": (1, "pause('topic', 'orders')"),
+    "purge": (500, "purge('1 hour', 10)"),
+    "relay_position": (0, "relay_position(0, 0, '{}', '{}')"),
+    "replay": (1, "replay('x', 'done')", "replay('x', 'nothing')"),
+    "replay_page": (10, """replay_page('{"status": "dead"}', 0, 10)"""),
+    "replay_reject": (1, "replay_reject(<reject>, 'x', 'new', 't')", "replay_reject(<reject>, 'x', 'done', 't')"),
+    "request_begin": (1, "request_begin('n', 'f')", "request_begin('n', 'f', lease => '1 minute')",
+                      "request_begin('lapsed', 'f', lease => '1 minute')"),
+    "request_complete": (1, "request_complete('l.77..6c6561736564', 200)",
+                         "request_complete((inbox.request_begin('n', 'f')).token, 200)",
+                         "request_complete((inbox.request_begin('lapsed', 'f')).token, 200)"),
+    "request_digest": (0, "request_digest('POST', '/', '')"),
+    "request_extend": (1, "request_extend('l.77..6c6561736564', '1 minute')"),
+    "request_fail": (1, "request_fail('l.77..6c6561736564')"),
+    "request_forget": (1, "request_forget('', 'leased', 'r')"),
+    "resolve": (1, "resolve('x', 'dead', 'r')", "resolve('x', 'nothing', 'r')"),
+    "result": (1, "result('x', 'done')", "result('x', 'done', 'nobody')"),
+    "resume": (1, "resume('topic', 'orders')"),
+    "retain": (30, *(f"retain(1, '{kind}', 0, 10)" for kind in KINDS)),
+    "retry_now": (1, "retry_now('x', 'later')", "retry_now('x', 'nothing')"),
+    "retry_page": (10, """retry_page('{"status": "retrying"}', 0, 10)"""),
+    "seek": (1, "seek('orders', 3, 1)"),
+    "sequences_behind": (1, "sequences_behind()"),
+    "skip_key": (2, "skip_key('orders', 'ky', '', 'r', 3)"),
+    "sql_handler_problem": (0, "sql_handler_problem('public.handle', NULL)"),
+    "status": (40_000, "status()"),
+    "outbox_status": (30_000, "outbox_status()"),
+    "take_conflict": (1, "take_conflict(<conflict>)"),
+    "trace_of": (1, """trace_of(<held>, '[["content-type", "application/cloudevents+json"]]')"""),
+    "try_text": (0, "try_text('x')"),
+    "waiting_streams": (10, "waiting_streams()"),
+    "waits_behind": (2, "waits_behind(<behind>)"),
+}
+# These read the whole table, or run once in a session of their own.
+LEFT_OUT = {"backfill_count", "backfill_page", "backfill_repeats", "rename_consumer", "rename_page"}
+
+
+def function_calls(db):
+    """Inserts a few rows for CALLS. Returns the name of each function with a statement that calls it."""
+    db.execute(STAGE)
+    seqs = dict(db.execute("SELECT event_id, seq FROM inbox.inbox_messages WHERE source = 'x'"))
+    (seqs["outbox"],) = db.execute("SELECT min(seq) - 1 FROM inbox.outbox WHERE event_id = 'dead'").fetchone()
+    (seqs["reject"],) = db.execute("SELECT seq FROM inbox.inbox_rejects WHERE key = 'ky'").fetchone()
+    (seqs["conflict"],) = db.execute("SELECT max(seq) FROM inbox.inbox_conflicts").fetchone()
+    return [(name, f"SELECT inbox.{re.sub('<([a-z]+)>', lambda found: str(seqs[found[1]]), call)}")
+            for name, (_, *calls) in CALLS.items() for call in calls]
+
+
+def call(db, statement):
+    """Runs it, rolls back, and returns its plan."""
+    with db.transaction(force_rollback=True):
+        (found,) = db.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statement).fetchone()
+        return Plan(found[0])
+
+
+def fill_the_rest(db, rows):
+    fill_outbox(db, rows)
+    db.execute("INSERT INTO inbox.requests (scope, key, holder, completed_at, status, body, expires_at)"
+               " SELECT '', 'k' || i, 0, now(), 201, repeat('x', 200)::bytea, now() + interval '1 day' FROM generate_series(1, %s) i", [rows])
+    for table in ("inbox_rejects", "inbox_conflicts"):
+        others, values = (("reason", "'r'") if table == "inbox_rejects" else ("source, event_id", "'s', 'e' || i"))
+        db.execute(f"INSERT INTO inbox.{table} (topic, kafka_partition, kafka_offset, key, payload, {others})"
+                   f" SELECT 'orders', 0, i, 'k', repeat('x', 200)::bytea, {values} FROM generate_series(1, 20000) i")
+    db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq, rescued_at) SELECT i, 'i' || i, 1, now() FROM generate_series(2, 500) i")
+    db.execute("INSERT INTO inbox.inbox_renames (old_name, new_name) VALUES ('old', '')")
+
+
+def test_plans_that_a_session_keeps_are_good_for_every_table(db, connect):
+    """The plan of a named statement, and of each statement of a function, is made once a connection, perhaps while the table is
+    empty, and stays until VACUUM or ANALYZE."""
+    session = connect(prepare_threshold=None)  # else psycopg sometimes deallocates all statements
+    session.execute("SET client_min_messages = error")
+    statements = Statements(session)
+    for (table,) in db.execute("SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'inbox'::regnamespace AND relkind = 'r'").fetchall():
+        db.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
     db.execute("VACUUM")
     assert set(named_values([], 0, 0)) == set(NAMED)
     for name, cases in named_values([1], 1, 1000).items():
         statements.prepare(name)
         statements.explain_named(name, *cases[0])
+    session.execute("SET plan_cache_mode = force_generic_plan")
+    with session.transaction(force_rollback=True):
+        for _, statement in function_calls(session):
+            call(session, statement)
     insert_rows(db, 100_000)
-    fill_outbox(db, 100_000)
-    db.execute("INSERT INTO inbox.inbox_instances (id, name, low_seq) SELECT i, 'i' || i, 1 FROM generate_series(2, 500) i")
-    db.execute("INSERT INTO inbox.inbox_renames (old_name, new_name) VALUES ('earlier', '')")
+    fill_the_rest(db, 100_000)
     (last,) = db.execute("SELECT max(seq) FROM inbox.outbox").fetchone()
     for rows in (1, 1000):
         for name, cases in named_values(ours(db, rows), rows, last).items():
@@ -383,18 +515,9 @@ def test_a_named_statement_keeps_a_plan_that_is_good_for_every_table(db, connect
                 plan = statements.explain_named(name, *values)
                 assert plan.pages() <= 40 * (rows + 2), (name, rows, values[-2:])
                 assert plan.compared_in_vain() <= 20 * rows, (name, rows)
-
-
-def test_a_completion_keeps_a_plan_that_is_good_for_every_table(db):
-    """Its plan is made once a session of a handler, perhaps while the table is empty."""
-    db.execute("ALTER TABLE inbox.inbox_messages SET (autovacuum_enabled = off)")
-    db.execute("VACUUM inbox.inbox_messages")
-    for _ in range(8):
-        with pytest.raises(psycopg.Error, match="is lost"):
-            db.execute("SELECT inbox.complete('1.1.1')")
-    seqs = born_claimed(db, 3000)
-    (found,) = db.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT inbox.complete('{seqs[1500]}.1.1')").fetchone()
-    assert found[0]["Plan"]["Shared Hit Blocks"] + found[0]["Plan"]["Shared Read Blocks"] <= 60
+    assert set(CALLS) == called_functions() - LEFT_OUT
+    pages = {statement: (call(session, statement).pages(), 200 + 20 * CALLS[name][0]) for name, statement in function_calls(session)}
+    assert {statement: read for statement, read in pages.items() if read[0] > read[1]} == {}
 
 
 def test_a_healthy_message_never_enters_the_claim_indexes(db):

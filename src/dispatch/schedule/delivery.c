@@ -193,7 +193,7 @@ struct head_texts {
 	} signed_text;
 };
 
-/* inbox.read_claim() in the schema says what a claim is made of, and checks it. */
+/* inbox.parse_claim() in the schema says what a claim is made of, and checks it. */
 static void add_claim(
 	const struct schedule *schedule, const struct entry *entry, struct head_texts *texts)
 {

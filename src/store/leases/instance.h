@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "store/pg/db.h"
 
-/* What makes the tags of claims (inbox.read_claim() in the schema). Handlers must not know it. */
+/* What makes the tags of claims (inbox.parse_claim() in the schema). Handlers must not know it. */
 struct claim_secret {
 	unsigned char bytes[16];
 };
