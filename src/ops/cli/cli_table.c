@@ -341,7 +341,7 @@ const struct option_row cli_options[] = {
 	{ 0, "type", "TYPE", CLI_BRIDGES, KIND_TEXTS, offsetof(struct cli, bridge.types),
 		"subscribe to events of this type; * at the end = prefix; may be repeated; default: all types", NULL },
 	{ 0, "consumer", "NAME", CLI_BRIDGES, KIND_TEXT, offsetof(struct cli, filter.consumer),
-		"the consumer whose messages are processed; default: the one with the name of the handler", NULL },
+		"the consumer whose messages are processed; default: the one with the name of the handler, or else the one without a name", NULL },
 	{ 'j', "jobs", "N", FOR(COMMAND_EXEC), KIND_COUNT, offsetof(struct cli, bridge.jobs),
 		"how many commands run at a time, at most 1024; default 1", NULL },
 	{ 'j', "jobs", "N", FOR(COMMAND_FORWARD), KIND_COUNT, offsetof(struct cli, bridge.jobs),
