@@ -64,7 +64,7 @@ static void on_woken(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	wake_clear(dispatch->context.options.wake);
-	if (replay_listener_take_notice(dispatch->replay_listener)) {
+	if (worker_pool_take_notice(dispatch->table.pool)) {
 		claimer_scan_soon(&dispatch->table);
 		handler_groups_exchange_soon(&dispatch->groups);
 	}
@@ -152,17 +152,14 @@ static int make_workers(struct dispatch *dispatch, struct err *err)
 	char name[32];
 	struct worker_options options = {
 		.connections = (size_t)own->config->worker.connections,
+		.listens = true,
 		.done_wake = own->wake,
 		.instance = own->instance,
 	};
-	int r;
 
 	connection_options(own->config, own->instance, name, &options.db);
 	options.db.metrics = own->metrics;
-	r = worker_pool_new(&dispatch->table.pool, &options, err);
-	return r != 0 ? r
-		      : replay_listener_new(
-				&dispatch->replay_listener, &options.db, own->wake, err);
+	return worker_pool_new(&dispatch->table.pool, &options, err);
 }
 
 /* The rooms, from the lowest to the highest. */
@@ -295,7 +292,6 @@ void dispatch_free(struct dispatch *dispatch)
 {
 	if (dispatch == NULL)
 		return;
-	replay_listener_free(dispatch->replay_listener);
 	table_fini(&dispatch->table);
 	dispatch->context.phase = PHASE_OVER;
 	sql_sessions_fini(&dispatch->sql_sessions);

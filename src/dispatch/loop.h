@@ -43,7 +43,6 @@
 #include "dispatch/order/order.h"
 #include "dispatch/schedule/schedule.h"
 #include "dispatch/sessions/sql_sessions.h"
-#include "dispatch/table/replay_listener.h"
 #include "dispatch/table/table.h"
 
 /* What other threads ask for. Written by any thread, read by the dispatch thread. */
@@ -75,7 +74,6 @@ struct dispatch {
 	struct event *tick;  /* every TICK_MS */
 	struct event *woken; /* ingest or a worker has something for us */
 	struct thread thread;
-	struct replay_listener *replay_listener;
 	struct metric *claimed_gauge;
 	struct metric *claimed_bytes_gauge;
 };

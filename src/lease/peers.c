@@ -188,7 +188,7 @@ static int run_round(void *arg, int64_t *pause, struct err *err)
 	int fault;
 
 	if (!any_is_due(peers)) {
-		periodic_drop_db(&peers->periodic);
+		periodic_rest(&peers->periodic);
 		*pause = pause_ms(peers, began_ms);
 		return 0;
 	}

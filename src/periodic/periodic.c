@@ -56,12 +56,10 @@ int periodic_open_db(struct periodic *periodic, struct err *err)
 	return r != 0 ? r : db_open(periodic->db, err);
 }
 
-void periodic_drop_db(struct periodic *periodic)
+void periodic_rest(struct periodic *periodic)
 {
-	(void)pthread_mutex_lock(&periodic->db_lock);
-	db_free(periodic->db);
-	periodic->db = NULL;
-	(void)pthread_mutex_unlock(&periodic->db_lock);
+	if (periodic->db != NULL)
+		db_rest(periodic->db);
 }
 
 static void interrupt_db(struct periodic *periodic)

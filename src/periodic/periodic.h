@@ -61,7 +61,7 @@ struct periodic {
 	/* the configuration of the last round; NULL before the first */
 	const struct config *known;
 	struct db *db; /* NULL until it is needed */
-	/* held while `db` is created or freed, and while another thread interrupts it */
+	/* held while `db` is created, and while another thread interrupts it */
 	pthread_mutex_t db_lock;
 	int64_t fault_pause_ms; /* 0: the last round succeeded */
 	struct outage_log faults;
@@ -86,7 +86,7 @@ void periodic_fini(struct periodic *periodic);
 bool periodic_is_stopping(const struct periodic *periodic);
 /* Creates the connection if there is none, and connects unless it is connected. */
 int periodic_open_db(struct periodic *periodic, struct err *err);
-/* The task needs no connection at present: closes it. */
-void periodic_drop_db(struct periodic *periodic);
+/* The task needs no connection at present: closes it (db_rest()). */
+void periodic_rest(struct periodic *periodic);
 
 #endif

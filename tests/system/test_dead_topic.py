@@ -112,7 +112,7 @@ def test_a_discarded_message_is_not_produced(start, handler, streams, topic, dea
 @pytest.fixture
 def one_dead(start, handler, streams, topic, inbox):
     """A sidecar that has no dead topic yet, and a dead message `a`."""
-    sidecar = start(retry={"dead_topic": ""})
+    sidecar = start(retry={"dead_topic": ""}, worker={"connections": 1})
     handler(sidecar, always(dead()))
     streams.events(topic, ["a"])
     inbox.wait_status("a", "dead")
@@ -346,7 +346,7 @@ def test_its_connection_is_counted_while_a_topic_is_set(one_dead, dead_topic):
         return sum(scrape.value("inboxd_pg_connections", state=state)
                    for state in ("closed", "idle", "busy", "transaction"))
 
-    without = 6  # as in test_metrics.py
+    without = 4  # as in test_metrics.py
     eventually(lambda: connections() == without)
     for name, more in ((dead_topic, 1), ("", 0)):
         configure(one_dead, name)

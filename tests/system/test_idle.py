@@ -8,6 +8,12 @@ from support.scripts import always, DONE
 from support.wait import eventually
 
 SECONDS = 20
+REST_AFTER_SECONDS = 60
+
+
+def connections(inbox):
+    return inbox.value("SELECT count(*) FROM pg_stat_activity"
+                       " WHERE datname = current_database() AND application_name LIKE 'inboxd/%'")
 
 
 def transactions(inbox):
@@ -27,3 +33,14 @@ def test_an_idle_sidecar_makes_one_transaction_a_second_and_finds_a_due_row(star
     inbox.execute("INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition, kafka_offset, available_at)"
                   " VALUES ('s', 'late', %s, 0, 1000, now())", [topic])  # nobody is notified
     eventually(lambda: len(client.deliveries) == 2, timeout=60)
+
+
+@pytest.mark.slow
+def test_an_idle_sidecar_keeps_one_worker_connection(start_inboxd, handler, streams, topic, inbox):
+    """Besides, ingest, the heartbeat and retention have one each. Many keys make the workers work at the same time."""
+    handler(start_inboxd(worker={"connections": 4}), always(DONE))
+    for number in range(2):
+        ids = [f"e{number}-{n}" for n in range(2000)]
+        streams.events(topic, ids)
+        inbox.wait_processed(2000 * (number + 1))
+        eventually(lambda: connections(inbox) == 4, timeout=REST_AFTER_SECONDS + 60)

@@ -10,8 +10,8 @@ from support.scripts import always, by_id, DONE
 from support.wait import eventually
 from support.wire import NEVER, dead, retry
 
-# Two workers; ingest, heartbeats, retention and the replay listener have one each. The peers have one in their first round.
-CONNECTIONS = 6
+# One worker, ingest, heartbeats and retention have one each. The peers have one in their first round.
+CONNECTIONS = 4
 
 
 def connections(sidecar, state):
@@ -52,7 +52,9 @@ def test_the_process_is_shown_as_the_kernel_sees_it(inboxd):
     eventually(lambda: inboxd.metric("process_cpu_seconds_total") > before)
 
 
-def test_connections_are_shown_by_their_state(postgres, inboxd):
+def test_connections_are_shown_by_their_state(postgres, start_inboxd):
+    inboxd = start_inboxd(worker={"connections": 1})
+
     def total():
         scrape = inboxd.metrics()
         return sum(scrape.value("inboxd_pg_connections", state=state)
@@ -60,11 +62,10 @@ def test_connections_are_shown_by_their_state(postgres, inboxd):
 
     eventually(lambda: connections(inboxd, "closed") == 0)
     eventually(lambda: total() == CONNECTIONS)
-    eventually(lambda: connections(inboxd, "idle") >= CONNECTIONS - 2)
+    eventually(lambda: connections(inboxd, "idle") >= CONNECTIONS - 1)
     postgres.stop()
-    # An idle worker does not notice it. The alert requires half of the connections, too.
-    eventually(lambda: connections(inboxd, "closed") >= CONNECTIONS / 2)
-    eventually(lambda: total() == CONNECTIONS)
+    # The alert requires half of the connections.
+    eventually(lambda: connections(inboxd, "closed") >= CONNECTIONS - 1)
     postgres.start()
     eventually(lambda: connections(inboxd, "closed") <= 1)
     eventually(lambda: total() == CONNECTIONS)

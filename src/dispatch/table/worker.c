@@ -1,25 +1,54 @@
 /* See worker.h. A table with one function for each kind of job. Each job opens the connection first if it is closed, so
- * the first job after an outage reconnects. */
+ * the first job after an outage or a rest reconnects.
+ *
+ * Of the idle workers, the first one gets the job, so that an idle sidecar uses one connection. The others connect when
+ * several jobs run at a time, and rest after a time without a job.
+ *
+ * In the pool that listens, the connection of the first worker listens for the notification inboxd_replay. It only shortens
+ * the wait: if a notification is lost, or a connection pooler does not forward it, the next look finds the row (rule R19).
+ */
 #include "dispatch/table/worker.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/faultpoint.h"
+#include "base/log.h"
 #include "base/threads/thread.h"
 #include "base/time/clock.h"
 
-#define QUEUE_WAIT_MS 1000
+#define QUEUE_WAIT_MS  1000
+#define REST_AFTER_MS  60000 /* without a job; the listener does not rest */
+#define LISTEN         "LISTEN inboxd_replay"
+#define UNLISTEN       "UNLISTEN inboxd_replay"
+/* Each notification causes a search. With more of them than this in a second, the searches that take place anyway are
+ * enough. */
+#define NOTICES_MOST   1000
+#define NOTICES_IN_MS  1000
+#define FLOOD_PAUSE_MS 60000
+
+/* Of the thread of the listener. */
+struct listening {
+	bool on; /* LISTEN was executed on this connection */
+	int64_t pause_until_ms;
+	size_t notices; /* since `since_ms`, for a second at most */
+	int64_t since_ms;
+};
 
 struct worker {
 	struct worker_pool *pool;
+	struct queue *todo; /* one place */
+	struct wake wake;   /* poked when the queue gets a job or is closed */
+	bool busy;          /* from the gift of a job until it is taken back; dispatch thread */
 	struct db *db;
+	struct listening listening;
 	struct thread thread;
 };
 
 struct worker_pool {
 	struct worker_options options;
-	struct queue *todo;
 	struct queue *done;
+	atomic_bool noticed; /* see worker_pool_take_notice() */
 	struct worker *workers;
 	size_t busy; /* jobs given and not taken back */
 };
@@ -269,27 +298,124 @@ static int (*const runners[JOB_KINDS])(struct db *db, struct job *job) = {
 	[JOB_LEASED] = run_leased,
 };
 
+/* --- Notifications ----------------------------------------------------------------------------- */
+
+static bool is_listener(const struct worker *worker)
+{
+	return worker->pool->options.listens && worker == worker->pool->workers;
+}
+
+/* Dispatch looks for what may have become due. */
+static void notice(struct worker_pool *pool)
+{
+	atomic_store(&pool->noticed, true);
+	wake_poke(pool->options.done_wake);
+}
+
+/* Executes LISTEN on a new connection, and after a flood. What was committed before is looked for, since nobody has
+ * listened. A refusal leaves the connection open, and the looks do the rest. */
+static int listen_on(struct worker *worker, struct err *err)
+{
+	struct listening *listening = &worker->listening;
+	struct err said = ERR_INIT;
+
+	if (!is_listener(worker) || listening->on || clock_now_ms() < listening->pause_until_ms)
+		return 0;
+	if (db_script(worker->db, LISTEN, &said) != 0 && !db_is_open(worker->db)) {
+		*err = said;
+		return FAULT_DATABASE;
+	}
+	listening->on = true;
+	notice(worker->pool);
+	return 0;
+}
+
+/* Any role of the database may send notifications. */
+static void stop_flood(struct worker *worker, int64_t now_ms)
+{
+	struct listening *listening = &worker->listening;
+
+	(void)db_script(worker->db, UNLISTEN, NULL);
+	listening->on = false;
+	listening->pause_until_ms = now_ms + FLOOD_PAUSE_MS;
+	log_warn("notifications_ignored", LOG_INT("notifications", (int64_t)listening->notices),
+		LOG_INT("within_ms", now_ms - listening->since_ms),
+		LOG_INT("for_ms", FLOOD_PAUSE_MS),
+		LOG_STR("next", "replays and resumed topics are found by the periodic reads; find "
+				"out who calls pg_notify('inboxd_replay') so often"));
+}
+
+static void take_notices(struct worker *worker)
+{
+	struct listening *listening = &worker->listening;
+	size_t count = db_take_notices(worker->db);
+	int64_t now_ms = clock_now_ms();
+
+	if (count == 0 || !listening->on)
+		return;
+	if (now_ms - listening->since_ms >= NOTICES_IN_MS) {
+		listening->since_ms = now_ms;
+		listening->notices = 0;
+	}
+	listening->notices += count;
+	if (listening->notices > NOTICES_MOST)
+		stop_flood(worker, now_ms);
+	notice(worker->pool);
+}
+
+/* --- Threads ----------------------------------------------------------------------------------- */
+
 static void execute(struct worker *worker, struct job *job)
 {
 	int64_t started = clock_now_us();
 
+	if (!db_is_open(worker->db))
+		worker->listening.on = false;
 	job->result = db_open(worker->db, &job->err);
+	if (job->result == 0)
+		job->result = listen_on(worker, &job->err);
 	if (job->result == 0)
 		job->result = runners[job->kind](worker->db, job);
 	job->took_us = clock_now_us() - started;
+}
+
+/* Waits for a job. On an idle connection, notifications and the end of the connection are noticed, too. A connection that
+ * ends while it has no job is not needed, except that of the listener: a search opens it again, and LISTEN follows. */
+static int next_job(struct worker *worker, void **item)
+{
+	int r;
+
+	if (!db_is_open(worker->db))
+		return queue_pop(worker->todo, item, QUEUE_WAIT_MS);
+	r = queue_pop(worker->todo, item, 0);
+	if (r != QUEUE_TIMEOUT)
+		return r;
+	if (db_await_notice(worker->db, &worker->wake, QUEUE_WAIT_MS, NULL) == 0)
+		take_notices(worker);
+	else if (is_listener(worker))
+		notice(worker->pool);
+	else
+		db_rest(worker->db);
+	return queue_pop(worker->todo, item, 0);
 }
 
 static void work(void *arg)
 {
 	struct worker *worker = arg;
 	struct worker_pool *pool = worker->pool;
+	int64_t idle_since_ms = clock_now_ms();
 	void *item = NULL;
 	int r;
 
-	while ((r = queue_pop(pool->todo, &item, QUEUE_WAIT_MS)) != QUEUE_CLOSED) {
-		if (r == QUEUE_TIMEOUT)
+	while ((r = next_job(worker, &item)) != QUEUE_CLOSED) {
+		if (r == QUEUE_TIMEOUT) {
+			if (!is_listener(worker) && clock_now_ms() - idle_since_ms >= REST_AFTER_MS)
+				db_rest(worker->db);
 			continue;
+		}
 		execute(worker, item);
+		take_notices(worker);
+		idle_since_ms = clock_now_ms();
 		/* The queue has one place for each worker, so it is never full. */
 		(void)queue_push(pool->done, item, QUEUE_WAIT_MS);
 		wake_poke(pool->options.done_wake);
@@ -301,8 +427,11 @@ static int start_worker(struct worker_pool *pool, struct worker *worker, struct 
 {
 	int r;
 
-	worker->pool = pool;
-	r = db_new(&worker->db, &pool->options.db, err);
+	r = queue_new(&worker->todo, 1, err);
+	if (r == 0)
+		r = wake_init(&worker->wake, err);
+	if (r == 0)
+		r = db_new(&worker->db, &pool->options.db, err);
 	if (r < 0)
 		return r;
 	r = thread_init(&worker->thread, err);
@@ -324,10 +453,9 @@ int worker_pool_new(struct worker_pool **out, const struct worker_options *optio
 		return err_memory(err);
 	}
 	for (size_t i = 0; i < options->connections; i++)
-		pool->workers[i].thread = (struct thread)THREAD_INIT;
-	r = queue_new(&pool->todo, options->connections, err);
-	if (r == 0)
-		r = queue_new(&pool->done, options->connections, err);
+		pool->workers[i] =
+			(struct worker){ .pool = pool, .wake = WAKE_INIT, .thread = THREAD_INIT };
+	r = queue_new(&pool->done, options->connections, err);
 	for (size_t i = 0; r == 0 && i < options->connections; i++)
 		r = start_worker(pool, &pool->workers[i], err);
 	if (r != 0) {
@@ -351,18 +479,24 @@ void worker_pool_free(struct worker_pool *pool)
 {
 	if (pool == NULL)
 		return;
-	if (pool->todo != NULL)
-		queue_close(pool->todo);
 	for (size_t i = 0; i < pool->options.connections; i++) {
 		struct worker *worker = &pool->workers[i];
 
-		if (worker->thread.started)
-			db_interrupt(worker->db);
+		if (!worker->thread.started)
+			continue;
+		queue_close(worker->todo);
+		wake_poke(&worker->wake);
+		db_interrupt(worker->db);
+	}
+	for (size_t i = 0; i < pool->options.connections; i++) {
+		struct worker *worker = &pool->workers[i];
+
 		thread_join(&worker->thread);
 		thread_fini(&worker->thread);
 		db_free(worker->db);
+		wake_fini(&worker->wake);
+		free_jobs(worker->todo);
 	}
-	free_jobs(pool->todo);
 	free_jobs(pool->done);
 	free(pool->workers);
 	free(pool);
@@ -385,18 +519,33 @@ size_t worker_pool_size(const struct worker_pool *pool)
 
 void worker_pool_give(struct worker_pool *pool, struct job *job)
 {
+	struct worker *worker = pool->workers;
+
+	while (worker->busy)
+		worker++; /* one of them is idle */
+	worker->busy = true;
 	pool->busy++;
+	job->worker = worker;
 	job->given_ms = clock_now_ms();
-	/* Never full: no more jobs are given than there are idle workers. */
-	(void)queue_push(pool->todo, job, QUEUE_WAIT_MS);
+	/* Never full: an idle worker has no job. */
+	(void)queue_push(worker->todo, job, QUEUE_WAIT_MS);
+	wake_poke(&worker->wake);
 }
 
 struct job *worker_pool_take(struct worker_pool *pool)
 {
 	void *item = NULL;
+	struct job *job;
 
 	if (queue_pop(pool->done, &item, 0) != 0)
 		return NULL;
+	job = item;
+	job->worker->busy = false;
 	pool->busy--;
-	return item;
+	return job;
+}
+
+bool worker_pool_take_notice(struct worker_pool *pool)
+{
+	return atomic_exchange(&pool->noticed, false);
 }

@@ -1,6 +1,7 @@
 /*
  * The worker pool: threads with one PostgreSQL connection each. Each executes one job at a time for the dispatch
- * thread, which never waits for PostgreSQL itself. A worker decides nothing and does not retry.
+ * thread, which never waits for PostgreSQL itself. A worker decides nothing and does not retry. In the pool that listens,
+ * the first one also waits for notifications while it has no job.
  *
  * A job belongs to the dispatch thread until it is given, to the worker while it runs, and to the dispatch thread again
  * when it is taken back. Its result is in the job, also after a fault.
@@ -39,6 +40,7 @@ enum job_kind {
 };
 
 struct entry;
+struct worker;
 
 /* Streams of this instance that a job reads. */
 struct job_streams {
@@ -156,7 +158,8 @@ struct job {
 	struct claim_request request; /* of a claim; others need a part of it */
 	struct routing *routing;      /* owned copy, to which request.routing points */
 	struct job_streams streams;
-	int64_t given_ms; /* when the pool got it */
+	int64_t given_ms;      /* when the pool got it */
+	struct worker *worker; /* for worker.c */
 	union {
 		struct settle_job settle;
 		struct claim_job claim;
@@ -188,7 +191,8 @@ struct worker_pool;
 struct worker_options {
 	struct db_options db;
 	size_t connections;
-	struct wake *done_wake; /* poked when a job is done */
+	bool listens;           /* for the notification inboxd_replay */
+	struct wake *done_wake; /* poked when a job is done, and after a notification */
 	int32_t instance;
 };
 
@@ -204,5 +208,8 @@ size_t worker_pool_size(const struct worker_pool *pool);
 void worker_pool_give(struct worker_pool *pool, struct job *job);
 /* A finished job, which the caller owns, or NULL. Does not block. */
 struct job *worker_pool_take(struct worker_pool *pool);
+/* True if rows may have become due since the last call: a notification has arrived, or might have been lost with a
+ * connection. Any thread. */
+bool worker_pool_take_notice(struct worker_pool *pool);
 
 #endif

@@ -423,7 +423,7 @@ static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 
 	if (topic_of(dead)[0] == '\0') {
 		resign(dead);
-		periodic_drop_db(&dead->periodic);
+		periodic_rest(&dead->periodic);
 		metric_set(dead->waiting_gauge, 0);
 		*pause_ms = PAUSE_MOST_MS;
 		return PERIODIC_IDLE;

@@ -34,10 +34,12 @@ enum connection_state {
 	CONNECTION_BUSY,        /* waits for the answer of the server */
 	CONNECTION_TRANSACTION, /* a transaction is open, between two statements */
 	CONNECTION_STATES,
+	CONNECTION_UNUSED =
+		CONNECTION_STATES, /* not opened yet, or closed by db_rest(): not counted */
 };
 
 struct connection_gauge {
-	struct metric *gauges[CONNECTION_STATES]; /* NULL: no metrics */
+	struct metric *gauges[CONNECTION_STATES + 1]; /* NULL: not counted */
 	enum connection_state state;
 };
 
@@ -71,8 +73,8 @@ static void gauge_add(struct connection_gauge *gauge, int n)
 		metric_add(gauge->gauges[gauge->state], n);
 }
 
-/* Counts one more connection, in the state closed. */
-static void gauge_enter(struct connection_gauge *gauge, struct metrics *metrics)
+/* A connection is counted from the first attempt to open it. */
+static void gauge_init(struct connection_gauge *gauge, struct metrics *metrics)
 {
 	static const char *const names[CONNECTION_STATES] = {
 		[CONNECTION_CLOSED] = "closed",
@@ -81,10 +83,9 @@ static void gauge_enter(struct connection_gauge *gauge, struct metrics *metrics)
 		[CONNECTION_TRANSACTION] = "transaction",
 	};
 
-	*gauge = (struct connection_gauge){ .state = CONNECTION_CLOSED };
+	*gauge = (struct connection_gauge){ .state = CONNECTION_UNUSED };
 	for (int i = 0; metrics != NULL && i < CONNECTION_STATES; i++)
 		gauge->gauges[i] = metrics_get(metrics, METER_PG_CONNECTIONS, names[i], NULL);
-	gauge_add(gauge, 1);
 }
 
 static void gauge_move(struct connection_gauge *gauge, enum connection_state state)
@@ -94,13 +95,6 @@ static void gauge_move(struct connection_gauge *gauge, enum connection_state sta
 	gauge_add(gauge, -1);
 	gauge->state = state;
 	gauge_add(gauge, 1);
-}
-
-/* Counts one connection less. A zeroed gauge that never entered is allowed. */
-static void gauge_leave(struct connection_gauge *gauge)
-{
-	gauge_add(gauge, -1);
-	*gauge = (struct connection_gauge){ .state = CONNECTION_CLOSED };
 }
 
 /* Every statement here is written for an index and reads few rows. Sequential scans are therefore
@@ -151,7 +145,7 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 	write_settings(db, options);
 	db->user_functions = options->user_functions;
 	db->prepare = options->user_functions ? PREPARE_NEVER : options->prepare;
-	gauge_enter(&db->gauge, options->metrics);
+	gauge_init(&db->gauge, options->metrics);
 	db->timeout_ms = answer_timeout_ms(options);
 	db->schema = strdup(options->schema);
 	if (db->schema == NULL)
@@ -170,7 +164,7 @@ void db_free(struct db *db)
 {
 	if (db == NULL)
 		return;
-	gauge_leave(&db->gauge);
+	gauge_move(&db->gauge, CONNECTION_UNUSED);
 	pipeline_free(db->pipeline);
 	statements_free(db->statements);
 	free(db->schema);
@@ -299,6 +293,12 @@ void db_close(struct db *db)
 	db->savepoint = false;
 	db->plans = PLANS_NONE;
 	note_state(db);
+}
+
+void db_rest(struct db *db)
+{
+	db_close(db);
+	gauge_move(&db->gauge, CONNECTION_UNUSED);
 }
 
 bool db_names_statements(const struct db *db)
@@ -630,10 +630,15 @@ int db_script(struct db *db, const char *sql, struct err *err)
 	return r;
 }
 
-int db_await_notice(struct db *db, int64_t timeout_ms, struct err *err)
+int db_await_notice(struct db *db, const struct wake *wake, int64_t timeout_ms, struct err *err)
 {
-	int r = pipeline_await_notice(db->pipeline, timeout_ms, err);
+	int r = pipeline_await_notice(db->pipeline, wake->fd, timeout_ms, err);
 
 	note_state(db);
 	return r;
+}
+
+size_t db_take_notices(struct db *db)
+{
+	return pipeline_take_notices(db->pipeline);
 }

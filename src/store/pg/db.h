@@ -19,6 +19,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/threads/wake.h"
 #include "config/config.h"
 #include "report/metrics.h"
 #include "store/pg/params.h"
@@ -53,6 +54,9 @@ DEFINE_CLEANUP(struct db *, db_free);
  * error text says what to do. */
 int db_open(struct db *db, struct err *err);
 void db_close(struct db *db);
+/* Closes the connection because there is no work for it at present; db_open() connects again. It does not count as lost:
+ * inboxd_pg_connections leaves it out. Also the one that was never opened is left out. */
+void db_rest(struct db *db);
 bool db_is_open(const struct db *db);
 /* Whether frequent statements are prepared under names on this connection. */
 bool db_names_statements(const struct db *db);
@@ -133,11 +137,12 @@ int db_commit_ahead(struct db *db, struct err *err);
 int db_committed(struct db *db, struct err *err);
 void db_rollback(struct db *db);
 
-/* Waits for a notification of a channel on which db_script() executed LISTEN. Call it outside a
- * transaction and with nothing queued. 0: timeout_ms passed without a notification. DB_NOTICE: one
- * or more arrived. A fault closes the connection. */
-enum { DB_NOTICE = 1 };
-int db_await_notice(struct db *db, int64_t timeout_ms, struct err *err);
+/* Waits on an idle connection until something arrives on it or `wake` is poked, at most timeout_ms. Call it outside a
+ * transaction and with nothing queued. A fault: the server has closed the connection, which is noticed here at once. */
+int db_await_notice(struct db *db, const struct wake *wake, int64_t timeout_ms, struct err *err);
+/* The number of notifications of channels on which db_script() executed LISTEN, since the last call. Each wait of this
+ * connection reads them; their payloads are dropped. */
+size_t db_take_notices(struct db *db);
 
 /* Executes free text (migrations, PREPARE in tests) with the simple protocol. Several statements
  * are allowed, and `inbox.` is replaced by the name of the schema. Inside a transaction of

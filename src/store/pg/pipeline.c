@@ -45,6 +45,7 @@ struct pipeline {
 	struct err said;     /* the first fault in its results */
 	struct err farewell; /* why the server ends the connection, as it says in a notice */
 	bool complete;       /* all its results were received */
+	size_t notices;      /* notifications that were read since pipeline_take_notices() */
 	/* The statement that was sent ahead. */
 	bool ahead;            /* it is not answered yet */
 	struct err said_ahead; /* its fault */
@@ -364,6 +365,26 @@ static bool take_results(struct pipeline *pipeline)
 	return pipeline->complete;
 }
 
+/* libpq keeps notifications until somebody takes them, without a limit. Also a session that a pooler shares may get some. */
+static void drop_notices(struct pipeline *pipeline)
+{
+	PGnotify *notice;
+
+	while ((notice = PQnotifies(pipeline->conn)) != NULL) {
+		PQfreemem(notice);
+		pipeline->notices++;
+	}
+}
+
+/* Reads what has arrived. */
+static bool consume(struct pipeline *pipeline)
+{
+	bool ok = PQconsumeInput(pipeline->conn) == 1;
+
+	drop_notices(pipeline);
+	return ok;
+}
+
 /* Waits once for the socket, then sends and reads. */
 static int wait_once(struct pipeline *pipeline, int unsent, struct err *err)
 {
@@ -373,7 +394,7 @@ static int wait_once(struct pipeline *pipeline, int unsent, struct err *err)
 	if (r == 0)
 		r = wire_wait(PQsocket(pipeline->conn), events, pipeline->interrupt.fd,
 			pipeline->deadline_ms, err);
-	if (r == 0 && PQconsumeInput(pipeline->conn) != 1) {
+	if (r == 0 && !consume(pipeline)) {
 		r = wire_fault(pipeline, err);
 		(void)take_results(pipeline);
 	}
@@ -438,8 +459,7 @@ int pipeline_send(struct pipeline *pipeline, int64_t timeout_ms, struct err *err
 /* pipeline_receive() reports a broken connection. */
 bool pipeline_poll(struct pipeline *pipeline)
 {
-	return pipeline->conn == NULL || PQconsumeInput(pipeline->conn) != 1 ||
-	       take_results(pipeline);
+	return pipeline->conn == NULL || !consume(pipeline) || take_results(pipeline);
 }
 
 int pipeline_receive(struct pipeline *pipeline, struct err *err)
@@ -542,35 +562,31 @@ int pipeline_script(struct pipeline *pipeline, const char *sql, int64_t timeout_
 	return r != 0 ? lose(pipeline, err) : end_pipeline(pipeline, err);
 }
 
-/* libpq keeps notifications until they are read. */
-static bool take_notices(struct pipeline *pipeline)
+int pipeline_await_notice(
+	struct pipeline *pipeline, int wake_fd, int64_t timeout_ms, struct err *err)
 {
-	PGnotify *notice;
-	bool any = false;
-
-	while ((notice = PQnotifies(pipeline->conn)) != NULL) {
-		PQfreemem(notice);
-		any = true;
-	}
-	return any;
-}
-
-int pipeline_await_notice(struct pipeline *pipeline, int64_t timeout_ms, struct err *err)
-{
-	int64_t deadline_ms = clock_now_ms() + timeout_ms;
 	int r = pipeline_ready(pipeline, err);
 
-	while (r == 0 && !take_notices(pipeline)) {
-		if (clock_now_ms() >= deadline_ms)
-			return 0;
-		r = wire_wait(
-			PQsocket(pipeline->conn), POLLIN, pipeline->interrupt.fd, deadline_ms, err);
-		if (r != 0 && clock_now_ms() >= deadline_ms)
-			return 0;
-		if (r == 0 && PQconsumeInput(pipeline->conn) != 1)
-			r = wire_fault(pipeline, err);
-	}
 	if (r != 0)
-		return pipeline_is_open(pipeline) ? lose(pipeline, err) : r;
-	return PIPELINE_NOTICE;
+		return r;
+	/* it ends after the time, a poke, or input; what it was, the input says */
+	(void)wire_wait(
+		PQsocket(pipeline->conn), POLLIN, wake_fd, clock_now_ms() + timeout_ms, NULL);
+	if (!consume(pipeline)) {
+		(void)wire_fault(pipeline, err);
+		return lose(pipeline, err);
+	}
+	return 0;
+}
+
+size_t pipeline_take_notices(struct pipeline *pipeline)
+{
+	size_t notices;
+
+	/* a result may have brought some since the last read */
+	if (pipeline->conn != NULL)
+		drop_notices(pipeline);
+	notices = pipeline->notices;
+	pipeline->notices = 0;
+	return notices;
 }

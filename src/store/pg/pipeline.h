@@ -82,9 +82,12 @@ int pipeline_receive_first(struct pipeline *pipeline, int64_t timeout_ms, struct
 int pipeline_script(
 	struct pipeline *pipeline, const char *sql, int64_t timeout_ms, struct err *err);
 
-/* Waits at most timeout_ms for a notification and reads all that arrived. 0 or PIPELINE_NOTICE. */
-enum { PIPELINE_NOTICE = 1 };
-int pipeline_await_notice(struct pipeline *pipeline, int64_t timeout_ms, struct err *err);
+/* Waits until input arrives or the eventfd `wake_fd` is poked, at most timeout_ms. Nothing may be queued. A fault: the
+ * server has closed the connection. */
+int pipeline_await_notice(
+	struct pipeline *pipeline, int wake_fd, int64_t timeout_ms, struct err *err);
+/* The number of notifications that arrived since the last call, during any wait. Their content is dropped. */
+size_t pipeline_take_notices(struct pipeline *pipeline);
 
 /* The transaction state that the server reported last. */
 enum pipeline_transaction { PIPELINE_IDLE, PIPELINE_OPEN, PIPELINE_FAILED };
