@@ -239,6 +239,7 @@ def test_a_handler_of_a_consumer_that_nobody_lists_is_reported(start_inboxd, mak
     handler(before, always(DONE), name="invoices")
     send("a")
     inbox.wait_processed(1)
+    eventually(lambda: inbox.query("SELECT name FROM inbox.inbox_handlers") == [{"name": "invoices"}])
     before.stop()
     later = make_inboxd(consumers={"stats": {}, "invoices": {}})
     checked = later.command("check")
