@@ -394,10 +394,11 @@ const struct option option_table[] = {
 		.help = "Number of database connections that claim and settle. With more "
 			"than two, and with `inbox.ordering: none`, several claims run in "
 			"parallel while many messages are due; with an order, claims run "
-			"one at a time. Each instance has at most five more connections: "
-			"for ingest, for the heartbeat, for replay notifications, for "
-			"retention, and, while there is such work, for fencing and rescue. "
-			"`retry.dead_topic` and "
+			"one at a time. All but the first are opened when several "
+			"statements run at the same time, and closed after a minute without "
+			"one. Each instance has at most four more connections: for ingest, "
+			"for the heartbeat, for retention, and, while there is such work, "
+			"for fencing and rescue. `retry.dead_topic` and "
 			"`outbox.enabled` add one each." },
 	{ "worker", "claim_batch", OPTION_INT, .text = "500", .min = 1, .max = 100000,
 		AT(worker.claim_batch),
