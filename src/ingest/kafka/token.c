@@ -108,7 +108,9 @@ static bool visit_extension(void *arg, const struct json_member *member)
 	struct token *token = reading->token;
 	char *name;
 
-	if (member->kind != JSON_STRING || token->extension_texts == 2 * TOKEN_EXTENSIONS_MAX) {
+	if (member->kind != JSON_STRING ||
+		token->extension_texts ==
+			sizeof(token->extensions) / sizeof(token->extensions[0])) {
 		reading->wrong = "extensions is not an object of at most 32 texts";
 		return false;
 	}

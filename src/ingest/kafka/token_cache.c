@@ -94,16 +94,18 @@ static void give(const struct client *client)
 	const int64_t now_ms = clock_wall_ms();
 	const struct token *token = &cache.token;
 	int64_t until_ms = token->expires_at_ms;
+	const char *extensions[sizeof(token->extensions) / sizeof(token->extensions[0])];
 	char words[256];
 	rd_kafka_resp_err_t code;
 
 	if (token->value == NULL || until_ms <= now_ms)
 		return;
+	for (size_t i = 0; i < token->extension_texts; i++)
+		extensions[i] = token->extensions[i];
 	if (until_ms > now_ms + LONGEST_LIFE_MS)
 		until_ms = now_ms + LONGEST_LIFE_MS;
 	code = rd_kafka_oauthbearer_set_token(client->kafka, token->value, until_ms,
-		token->principal, (const char **)(uintptr_t)token->extensions,
-		token->extension_texts, words, sizeof(words));
+		token->principal, extensions, token->extension_texts, words, sizeof(words));
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		log_warn("kafka_token_failed", LOG_STR("code", rd_kafka_err2name(code)),
 			LOG_STR("error", "librdkafka does not accept the token"),
