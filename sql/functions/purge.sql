@@ -24,10 +24,12 @@ BEGIN
             SELECT m.seq FROM inbox.inbox_messages m
             WHERE m.seq = ANY (ARRAY(SELECT w.seq FROM walked w WHERE w.processed_at <= before))
               AND m.processed_at <= before
+            -- + 0: in the order of the index, a plan for few rows could read all of it
+            ORDER BY m.seq + 0 LIMIT least(room - total, 5000)
             FOR UPDATE SKIP LOCKED
         ), gone AS (
             DELETE FROM inbox.inbox_messages m
-            WHERE m.seq = ANY (ARRAY(SELECT o.seq FROM old o ORDER BY o.seq LIMIT least(room - total, 5000))) RETURNING 1
+            WHERE m.seq = ANY (ARRAY(SELECT o.seq FROM old o)) RETURNING 1
         )
         SELECT max(w.seq), min(w.received_at), (SELECT count(*) FROM gone)
         INTO at, earliest, deleted FROM walked w;

@@ -553,10 +553,12 @@ def test_purge_deletes_only_messages_processed_before_the_age(db):
         ["new", "dead", "waiting", "claimed"]
 
 
-def test_purge_stops_at_max_rows_and_takes_the_oldest(db):
+def test_purge_stops_at_max_rows_and_takes_the_oldest(db, connect):
     for number in range(5):
         processed(db, f"e{number}", processed_at="2020-01-01")
-    assert value(db, "SELECT inbox.purge('0', 3)") == 3
+    with db.transaction():
+        assert value(db, "SELECT inbox.purge('0', 3)") == 3
+        assert value(connect(), "SELECT count(*) FROM (SELECT FROM inbox.inbox_messages FOR UPDATE SKIP LOCKED) free") == 2
     assert ids(db, "processed") == ["e3", "e4"]
     assert value(db, "SELECT inbox.purge('0')") == 2
 
