@@ -414,11 +414,11 @@ static void work(void *arg)
 			continue;
 		}
 		execute(worker, item);
-		take_notices(worker);
-		idle_since_ms = clock_now_ms();
 		/* The queue has one place for each worker, so it is never full. */
 		(void)queue_push(pool->done, item, QUEUE_WAIT_MS);
 		wake_poke(pool->options.done_wake);
+		take_notices(worker);
+		idle_since_ms = clock_now_ms();
 	}
 	db_close(worker->db);
 }
