@@ -1,8 +1,8 @@
 -- Completion inside the handler's own transaction.
 
 -- The only reader of claims: 'seq.delivery_count.instance[.handler[.tag]]', where handler is a name in base64url. All is NULL if
--- the text is not a claim. Who completes a message also compares the tag, in the same statement, because a statement of its own
--- takes 5 us. An instance with a secret adds a tag, which nobody can guess. An earlier sidecar has no secret and gives neither
+-- the text is not a claim. The statement that completes a message also compares the tag; a statement of its own for it would
+-- take 5 us. An instance with a secret adds a tag, which nobody can guess. An earlier sidecar has no secret and gives neither
 -- name nor tag: then the numbers are enough.
 -- It has no search_path of its own, which would cost more time: its callers have one.
 CREATE OR REPLACE FUNCTION inbox.parse_claim(claim text, OUT seq bigint, OUT delivery_count int, OUT instance int,

@@ -26,8 +26,8 @@ enum {
 	READS_MAX =
 		64,   /* in a row, so that a program that writes without a pause meets its limits */
 	TICK_MS = 20, /* between two looks at the process */
-	KILLED_MS = 2000,  /* for the end of a killed process */
-	LONGEST_WORD = 64, /* of stderr that is not hidden */
+	KILLED_MS = 1000, /* for the end of a killed process */
+	LONGEST_RUN = 15, /* of letters and digits of stderr that is not hidden */
 };
 
 /* One run. */
@@ -81,6 +81,7 @@ static int check_owners(char *path, const char *program, struct err *err)
 int program_find(const char *path, char **real, struct err *err)
 {
 	CLEANUP(freep) char *resolved = NULL;
+	CLEANUP(freep) char *given = NULL;
 	CLEANUP(freep) char *above = NULL;
 	struct stat found;
 	int r;
@@ -93,10 +94,13 @@ int program_find(const char *path, char **real, struct err *err)
 	if (!S_ISREG(found.st_mode) || access(resolved, X_OK) != 0)
 		return err_set(err, FAULT_CONFIG,
 			"%s is no program that the user of inboxd may execute", path);
+	given = strdup(path);
 	above = strdup(resolved);
-	if (above == NULL)
+	if (given == NULL || above == NULL)
 		return err_memory(err);
-	r = check_owners(above, resolved, err);
+	r = check_owners(given, path, err); /* a link can be replaced where it is, too */
+	if (r == 0)
+		r = check_owners(above, resolved, err);
 	if (r == 0) {
 		*real = resolved;
 		resolved = NULL;
@@ -315,22 +319,25 @@ static const char *wait_for_end(struct run *run, const struct thread *thread)
 	return NULL;
 }
 
-/* A shell that prints its commands, or a program that prints what it sends, can write the secret to stderr. */
-static void hide_long_words(char *text)
+/* A shell that prints its commands, or a program that prints what it sends, can write the secret to stderr. Secrets and tokens
+ * are long runs of these characters, and nearly always have a digit. The words of an error, hosts and paths are not. */
+static void hide_secrets(char *text)
 {
+	static const char of_secrets[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+_-=~";
 	static const char hidden[] = "***";
 
 	while (*text != '\0') {
-		size_t length = strcspn(text, " ");
+		size_t length = strspn(text, of_secrets);
 
-		if (length > LONGEST_WORD) {
+		if (length > LONGEST_RUN && strcspn(text, "0123456789") < length) {
 			memcpy(text, hidden, sizeof(hidden) - 1);
 			memmove(text + sizeof(hidden) - 1, text + length,
 				strlen(text + length) + 1);
 			length = sizeof(hidden) - 1;
 		}
 		text += length;
-		text += strspn(text, " ");
+		text += strcspn(text, of_secrets);
 	}
 }
 
@@ -341,7 +348,7 @@ static int failed(struct run *run, const char *how, struct err *err)
 
 	(void)last_line_end(&run->last_line);
 	memcpy(line, run->last_line.text, sizeof(line));
-	hide_long_words(line);
+	hide_secrets(line);
 	if (line[0] == '\0')
 		return err_set(
 			err, FAULT_INTERNAL, "%s %s, and wrote nothing to stderr", name, how);

@@ -9,7 +9,7 @@
  * bridge/exec/process.h is for commands that work on messages: there one thread has many processes, takes the status of
  * every child and forks. Here other threads run, so posix_spawn(3) is used, and only the own child is waited for.
  *
- * One thread for each struct program. It blocks until the program has ended, for timeout_ms and two seconds at most.
+ * One thread for each struct program. It blocks until the program has ended, for timeout_ms and a second at most.
  * Nothing limits posix_spawn(3) itself, which waits for execve(2): that can hang if a file system does not respond.
  */
 #ifndef BASE_PROGRAM_H
@@ -30,13 +30,14 @@ struct program {
 };
 
 /* Whether only root and the user of this process can change the program: neither the file nor a directory above it belongs to
- * others or may be written by a group or by others, except directories in which nobody can replace the files of others. Gives
- * the path without symbolic links, malloc'ed. FAULT_CONFIG, FAULT_MEMORY. */
+ * others or may be written by a group or by others, except directories in which nobody can replace the files of others. If the
+ * path is a symbolic link, this is true of the directories above the link and of those above the program. Gives the path
+ * without symbolic links, malloc'ed. FAULT_CONFIG, FAULT_MEMORY. */
 int program_find(const char *path, char **real, struct err *err);
 
 /* Appends stdout to `out`. `thread` is the calling one: its stop ends the program. FAULT_CONFIG: see program_find().
  * FAULT_INTERNAL: the program could not be started, failed, or was killed; the text ends with the last line of its stderr, in
- * which long words are replaced by `***`: they can be secrets. FAULT_MEMORY. */
+ * which what can be a secret is replaced by `***`. FAULT_MEMORY. */
 int program_run(
 	struct program *program, const struct thread *thread, struct buf *out, struct err *err);
 

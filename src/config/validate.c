@@ -226,9 +226,11 @@ static bool has_other_token(const struct config *config)
 {
 	static const char oidc[] = "sasl.oauthbearer.method";
 	static const char unsecured[] = "enable.sasl.oauthbearer.unsecure.jwt";
+	const char *value = passed_on(config, unsecured, unsecured);
 
 	return strcasecmp(passed_on(config, oidc, oidc), "oidc") == 0 ||
-	       strcasecmp(passed_on(config, unsecured, unsecured), "true") == 0;
+	       strcasecmp(value, "true") == 0 || strcasecmp(value, "t") == 0 ||
+	       strcmp(value, "1") == 0;
 }
 
 /* The texts are not printed: `file:/path` has put the token there. */

@@ -69,7 +69,19 @@ static void a_failure_names_the_last_line_of_stderr_without_secrets(void **state
 	assert_non_null(strstr(err.text, "ended with signal 9"));
 	(void)snprintf(script, sizeof(script), "echo 'sent %s to it' >&2; exit 1", long_word);
 	assert_int_equal(run(script, LONG_MS, &out, &err), FAULT_INTERNAL);
-	assert_string_equal(err.text, SHELL " ended with exit code 1: sent *** to it");
+	assert_string_equal(err.text, SHELL " ended with exit code 1: sent ***.***. to it");
+	assert_int_equal(run("echo CERTIFICATE_VERIFY_FAILED: /usr/lib/ssl/cert.pem >&2; exit 1",
+				 LONG_MS, &out, &err),
+		FAULT_INTERNAL);
+	assert_string_equal(err.text, SHELL " ended with exit code 1: "
+					    "CERTIFICATE_VERIFY_FAILED: /usr/lib/ssl/cert.pem");
+	assert_int_equal(run("echo '+ curl -d id=7&secret=Zm9vYmFyYmF6cXV4cXV1eA "
+			     "https://login.example.com/v2/token'"
+			     " >&2; exit 1",
+				 LONG_MS, &out, &err),
+		FAULT_INTERNAL);
+	assert_string_equal(err.text, SHELL " ended with exit code 1: + curl -d id=7&*** "
+					    "https://login.example.com/v2/token");
 }
 
 static void too_much_output_ends_it(void **state)
@@ -274,6 +286,24 @@ static void a_link_is_followed_before_the_check(void **state)
 	remove_place(&place);
 }
 
+static void a_link_that_others_may_replace_is_refused(void **state)
+{
+	char directory[] = "/tmp/test_program_XXXXXX";
+	char link[64];
+	struct err err;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	(void)snprintf(link, sizeof(link), "%s/link", directory);
+	assert_int_equal(symlink(SHELL, link), 0);
+	assert_int_equal(find(link, &err), 0);
+	assert_int_equal(chmod(directory, 0770), 0);
+	assert_int_equal(find(link, &err), FAULT_CONFIG);
+	assert_non_null(strstr(err.text, directory));
+	(void)unlink(link);
+	(void)rmdir(directory);
+}
+
 static void a_path_that_is_no_program_is_refused(void **state)
 {
 	static const char *const paths[] = { "sh", "bin/sh", "/tmp", "/etc/passwd",
@@ -298,6 +328,7 @@ int main(void)
 		cmocka_unit_test(it_gets_signals_as_usual),
 		cmocka_unit_test(a_program_that_others_may_write_is_refused),
 		cmocka_unit_test(a_link_is_followed_before_the_check),
+		cmocka_unit_test(a_link_that_others_may_replace_is_refused),
 		cmocka_unit_test(a_path_that_is_no_program_is_refused),
 	};
 

@@ -23,7 +23,8 @@
 enum {
 	LOOK_MS = 1000, /* at the file, and for orphans */
 	COMMAND_MS = 20000,
-	STOP_MS = 3000,  /* above the time that program_run() needs after a kill */
+	STOP_MS =
+		1500, /* above the time of program_run() after a kill, below that of a stop of ingest */
 	WAIT_MS = 25000, /* for the first token */
 	WAIT_NS = 10000000,
 	LIFE_PERCENT = 80,
