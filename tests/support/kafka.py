@@ -20,6 +20,8 @@ from support.wait import eventually
 POM = maven.HERE / "kafka" / "pom.xml"
 START_TIMEOUT = 90
 
+# Retention compares the time of a record with the clock. Without a limit, a record of a fixed date in a test stays; a test of
+# retention gives its topic a limit.
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -38,6 +40,7 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
+log.retention.ms=-1
 log.retention.check.interval.ms=1000
 log.initial.task.delay.ms=1000
 message.max.bytes=33554432
