@@ -1,17 +1,21 @@
-"""A PostgreSQL and a Kafka that accept only TLS with a password, and a listener of this Kafka that accepts only tokens."""
+"""A PostgreSQL and a Kafka that accept only TLS with a password, listeners of this Kafka that accept only tokens, and an identity
+provider that issues them."""
 
 import base64
+import http.server
 import json
 import os
 import pathlib
 import shutil
+import subprocess
+import threading
 import time
 
 from confluent_kafka.admin import (AclBinding, AclBindingFilter, AclOperation, AclPermissionType, ResourcePatternType,
                                    ResourceType, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion)
 
 from support import process
-from support.kafka import Kafka
+from support.kafka import Kafka, QUICK
 from support.postgres import Postgres, unprivileged_user
 from support.wait import eventually
 
@@ -19,11 +23,86 @@ USER = "billing"
 SESSION_MS = 1000  # after this time the broker ends a connection that was made with a token
 
 
+def _encode(data):
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
 def token(life_s, user=USER):
     """An unsigned JSON Web Token. A negative life: it has ended, and the broker refuses it."""
     now = time.time()
     parts = ({"alg": "none"}, {"sub": user, "iat": now - 3600, "exp": now + life_s, "jti": os.urandom(4).hex()})
-    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
+    return ".".join(_encode(json.dumps(part).encode()) for part in parts) + "."
+
+
+class IdentityProvider:
+    """An HTTP server with a token endpoint for client credentials (`/token`) and with its public key (`/keys`). `answer` replaces
+    tokens: a function that gets the handler of the request. The signature of a `forged` token is wrong. `given` has every token, and `asked` every body of a request."""
+
+    AUDIENCE, ISSUER, SECRET = "kafka", "https://idp.example", "client-secret-51d0"
+
+    def __init__(self):
+        self.key = os.path.join(process.scratch("idp"), "key.pem")
+        self._openssl("genrsa", "-out", self.key, "2048")
+        self.life_s, self.forged, self.answer = 600, False, None
+        self.given, self.asked = [], []
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._make_class())
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        threading.Thread(target=self._server.serve_forever, args=[0.05], daemon=True).start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def reset(self):
+        self.life_s, self.forged, self.answer = 600, False, None
+        self.given.clear()
+        self.asked.clear()
+
+    @staticmethod
+    def _openssl(*arguments, data=None):
+        return subprocess.run(["openssl", *arguments], input=data, capture_output=True, timeout=30, check=True).stdout
+
+    def _keys(self):
+        modulus = self._openssl("rsa", "-in", self.key, "-modulus", "-noout").decode().strip().partition("=")[2]
+        return {"keys": [{"kty": "RSA", "kid": "one", "use": "sig", "alg": "RS256", "e": "AQAB",
+                          "n": _encode(bytes.fromhex(modulus))}]}
+
+    def _token(self):
+        now = int(time.time())
+        claims = {"iss": self.ISSUER, "aud": self.AUDIENCE, "sub": USER, "iat": now, "exp": now + self.life_s,
+                  "jti": os.urandom(4).hex()}
+        text = ".".join(_encode(json.dumps(part).encode()) for part in ({"alg": "RS256", "kid": "one"}, claims))
+        signature = self._openssl("dgst", "-sha256", "-sign", self.key, data=(text + "x" * self.forged).encode())
+        self.given.append(f"{text}.{_encode(signature)}")
+        return {"access_token": self.given[-1], "token_type": "Bearer", "expires_in": self.life_s}
+
+    def _make_class(self):
+        provider = self
+
+        class Endpoint(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.reply(200, json.dumps(provider._keys()).encode())
+
+            def do_POST(self):
+                provider.asked.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                if provider.answer is not None:
+                    provider.answer(self)
+                else:
+                    self.reply(200, json.dumps(provider._token()).encode())
+
+            def reply(self, status, body):
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        return Endpoint
 
 
 class SecurePostgres:
@@ -71,30 +150,43 @@ class SecurePostgres:
 
 class SecureKafka(Kafka):
     """One open listener for tests, one with TLS, PLAIN and SCRAM, whose certificate is for localhost only, and one with
-    OAUTHBEARER, which ends connections after SESSION_MS. A topic with an ACL is open only to those whom its ACLs permit; the tests
-    are superusers. A fourth listener is open and advertises a port at which nobody listens."""
+    OAUTHBEARER, which ends connections after SESSION_MS. Another one accepts only tokens of the identity provider. A topic with an ACL is open only to those whom its ACLs permit; the tests
+    are superusers. A last listener is open and advertises a port at which nobody listens."""
 
-    def __init__(self, authority, password):
+    def __init__(self, authority, password, provider):
         self.secure_port = process.free_port()
-        self.token_port = process.free_port()
+        self.token_port, self.oidc_port = process.free_port(), process.free_port()
         self.lost_port, self.dead_port = process.free_port(), process.free_port()
         port = process.free_port()
         controller = process.free_port()
-        super().__init__(port=port, properties={
+        super().__init__(port=port, options=(*QUICK, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={provider.url}/keys"), properties={
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{self.secure_port},"
                          f"TOKEN://127.0.0.1:{self.token_port},LOST://127.0.0.1:{self.lost_port},"
-                         f"CONTROLLER://127.0.0.1:{controller}",
+                         f"OIDC://127.0.0.1:{self.oidc_port},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},SECURE://localhost:{self.secure_port},"
-                                    f"TOKEN://127.0.0.1:{self.token_port},LOST://127.0.0.1:{self.dead_port}",
+                                    f"TOKEN://127.0.0.1:{self.token_port},LOST://127.0.0.1:{self.dead_port},"
+                                    f"OIDC://127.0.0.1:{self.oidc_port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL,LOST:PLAINTEXT,"
-                                              "TOKEN:SASL_PLAINTEXT",
+                                              "TOKEN:SASL_PLAINTEXT,OIDC:SASL_PLAINTEXT",
             "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
             "listener.name.token.oauthbearer.connections.max.reauth.ms": str(SESSION_MS),
             "listener.name.token.oauthbearer.sasl.jaas.config":
                 "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
             "listener.name.token.oauthbearer.sasl.server.callback.handler.class":
                 "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
+            "listener.name.oidc.sasl.enabled.mechanisms": "OAUTHBEARER",
+            **{f"listener.name.oidc.oauthbearer.{name}": value for name, value in {
+                "connections.max.reauth.ms": str(SESSION_MS + 500),  # a second log-in within a second is an error
+                "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+                "sasl.server.callback.handler.class":
+                    "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+            }.items()},
+            # The default of Kafka 4.1 checks no signature.
+            "listener.name.oidc.sasl.oauthbearer.jwt.validator.class": "org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator",
+            "listener.name.oidc.sasl.oauthbearer.jwks.endpoint.url": f"{provider.url}/keys",
+            "listener.name.oidc.sasl.oauthbearer.expected.audience": provider.AUDIENCE,
+            "listener.name.oidc.sasl.oauthbearer.expected.issuer": provider.ISSUER,
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.name.secure.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
             "listener.name.secure.scram-sha-256.sasl.jaas.config":

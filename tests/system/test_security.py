@@ -7,12 +7,13 @@ import pathlib
 import re
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from secure import SecureKafka, SecurePostgres, token, USER
+from secure import IdentityProvider, SecureKafka, SecurePostgres, token, USER
 from support import process
 from support.fixtures import DEFAULTS
 from support.inbox import INFINITY, Inbox
@@ -48,8 +49,21 @@ def secure_postgres(authority):
 
 
 @pytest.fixture(scope="module")
-def secure_kafka(authority):
-    server = SecureKafka(authority, FIRST).start()
+def identity_provider():
+    server = IdentityProvider()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def provider(identity_provider):
+    identity_provider.reset()
+    return identity_provider
+
+
+@pytest.fixture(scope="module")
+def secure_kafka(authority, identity_provider):
+    server = SecureKafka(authority, FIRST, identity_provider).start()
     yield server
     server.stop()
 
@@ -274,6 +288,93 @@ def test_a_stop_ends_a_command_that_hangs(make_inboxd, tokens):
                      if os.path.exists(f"{tokens.directory}/pid") else None)
     assert sidecar.stop() == 0
     eventually(lambda: not os.path.exists(f"/proc/{pid}"))
+
+
+# --- Tokens that librdkafka gets from an identity provider (OIDC) ---
+
+@pytest.fixture
+def oidc(secure_kafka, provider):
+    """The section `kafka` for client credentials, with a librdkafka that has OIDC."""
+    return {"bootstrap.servers": f"127.0.0.1:{secure_kafka.oidc_port}", "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "OAUTHBEARER", "sasl.username": None, "sasl.password": None, "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200, "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": USER,
+            "sasl.oauthbearer.client.secret": provider.SECRET, "sasl.oauthbearer.scope": "events",
+            "sasl.oauthbearer.token.endpoint.url": f"{provider.url}/token"}
+
+
+@pytest.mark.slow
+def test_ten_tokens_of_an_identity_provider_lose_no_message(make_inboxd, oidc, provider, handler, own_streams, own_topic, own_inbox,
+                                                            name):
+    """librdkafka asks for the next one at 80 % of a life, and the broker ends each connection after a second."""
+    own_streams.create(f"{name[:40]}.events", 1)
+    provider.life_s = 2
+    sidecar = make_inboxd(env=later_librdkafka(), kafka=oidc, outbox={"enabled": True}).start(ready=False)
+    client = handler(sidecar, always(DONE))
+    outbox = Outbox(own_inbox)
+    sent = 0
+    while len(provider.given) < 22:  # the consumer and the relay each have their own
+        own_streams.events(own_topic, [f"e{sent + number}" for number in range(50)])
+        outbox.emit(f"{name[:40]}.events", "k", str(sent // 50))
+        sent += 50
+        own_inbox.wait_processed(sent)
+    assert values(own_streams.read(f"{name[:40]}.events", sent // 50)) == [str(number) for number in range(sent // 50)]
+    assert sorted(delivery.event_id for delivery in client.deliveries) == sorted(f"e{number}" for number in range(sent))
+    assert provider.SECRET not in sidecar.stderr
+    assert not any(part in sidecar.stderr for text in provider.given for part in text.split(".") if len(part) > 30)
+
+
+def reply(status, body):
+    return lambda endpoint: endpoint.reply(status, body)
+
+
+NO_TOKEN = {
+    "refuses": (reply(401, b'{"error": "invalid_client"}'), "invalid_client"),
+    "garbage": (reply(200, b"<html>hush</html>"), "JSON"),
+    "no token": (reply(200, b'{"hush": 1}'), "access_token"),
+    "is closed": (lambda endpoint: endpoint.connection.close(), "Failed to acquire"),
+}
+
+
+@pytest.mark.slow
+def test_check_says_why_an_identity_provider_gives_no_token(make_inboxd, oidc, provider, secure_kafka):
+    sidecar = make_inboxd(env=later_librdkafka(), kafka=oidc)
+    for what, (answer, words) in NO_TOKEN.items():
+        provider.answer = answer
+        found = row(sidecar.command("check"), "kafka")
+        assert words in found and "the identity provider gives no token: correct the settings kafka.sasl.oauthbearer.*" in found, what
+        assert "hush" not in found
+    provider.answer, provider.forged = None, True
+    assert "the broker refuses the token of the identity provider" in row(sidecar.command("check"), "kafka")
+    provider.forged = False
+    assert row(sidecar.command("check"), "kafka").startswith("ok "), "a token"
+    assert "client_credentials&scope=events" in provider.asked[-1]
+    jwt = make_inboxd(env=later_librdkafka(), kafka={
+        **oidc, "sasl.oauthbearer.client.secret": None, "sasl.oauthbearer.grant.type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+        "sasl.oauthbearer.assertion.private.key.file": provider.key, "sasl.oauthbearer.assertion.claim.iss": USER,
+        "sasl.oauthbearer.assertion.claim.aud": provider.url})
+    found = row(jwt.command("check"), "kafka")
+    assert found.startswith("ok "), found
+    assert "jwt-bearer&assertion=ey" in provider.asked[-1]
+
+
+@pytest.mark.slow
+def test_an_identity_provider_that_hangs_delays_neither_a_stop_nor_its_return(make_inboxd, oidc, provider, handler, own_streams,
+                                                                              own_topic, own_inbox):
+    """librdkafka waits for an answer for 20 s, and asks again 10 s later. inboxd waits for librdkafka until shutdown_timeout."""
+    closed = threading.Event()
+    provider.answer = lambda endpoint: closed.wait(60)
+    sidecar = make_inboxd(env=later_librdkafka(), kafka=oidc, inbox={"shutdown_timeout": "2s"}).start(ready=False)
+    eventually(lambda: provider.asked)
+    found = row(sidecar.command("check"), "kafka")
+    assert "the identity provider may have sent no token in time" in found
+    assert sidecar.stop() == 0
+    sidecar.start(ready=False)
+    handler(sidecar, always(DONE))
+    own_streams.events(own_topic, ["a"])
+    eventually(lambda: "the identity provider gives no token" in sidecar.stderr, timeout=60)
+    provider.answer = None
+    own_inbox.wait_processed(1, timeout=60)
+    closed.set()
 
 
 def test_scram_works_with_a_librdkafka_that_supports_it(make_inboxd, handler, own_streams, own_topic, own_inbox,

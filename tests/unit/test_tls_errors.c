@@ -56,12 +56,27 @@ static void a_connection_that_ends_during_the_login_is_no_refused_token(void **s
 	assert_false(tls_errors_is_refusal(RD_KAFKA_RESP_ERR__SSL, refused));
 }
 
+static void the_advice_names_the_source_of_the_token(void **state)
+{
+	struct tls_errors errors = { .token = true, .oidc = true };
+	const rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR__AUTHENTICATION;
+
+	(void)state;
+	assert_non_null(strstr(tls_errors_advice(&errors, code,
+				       "Failed to acquire SASL OAUTHBEARER token: {\"error\": 1}"),
+		"the identity provider gives no token"));
+	assert_non_null(strstr(tls_errors_advice(&errors, code,
+				       "SASL authentication error: {\"status\":\"invalid_token\"}"),
+		"kafka.sasl.oauthbearer.scope"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_refused_certificate_is_reported_also_for_a_closed_connection),
 		cmocka_unit_test(a_connection_that_ends_during_the_login_is_no_refused_token),
 		cmocka_unit_test(another_connection_error_keeps_the_certificate_error),
+		cmocka_unit_test(the_advice_names_the_source_of_the_token),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

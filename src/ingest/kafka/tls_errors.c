@@ -10,6 +10,9 @@
 
 #define VERSION_WITH_SCRAM 0x020601ff /* librdkafka pull request 4895 */
 
+/* librdkafka gives this error the code of a refused login. The error comes again only when the rest of its text changes. */
+static const char no_token[] = "Failed to acquire SASL OAUTHBEARER token";
+
 /* Runs on threads of librdkafka, which defines the signature. */
 static int on_certificate(rd_kafka_t *kafka, const char *broker, int32_t id, int *x509_error,
 	int depth, const char *certificate, size_t size, char *words, size_t words_size,
@@ -33,11 +36,15 @@ static int on_certificate(rd_kafka_t *kafka, const char *broker, int32_t id, int
 void tls_errors_register(struct tls_errors *errors, rd_kafka_conf_t *conf)
 {
 	char mechanism[64] = "";
-	size_t size = sizeof(mechanism);
+	char method[64] = "";
+	size_t mechanism_size = sizeof(mechanism);
+	size_t method_size = sizeof(method);
 
-	(void)rd_kafka_conf_get(conf, "sasl.mechanisms", mechanism, &size);
+	(void)rd_kafka_conf_get(conf, "sasl.mechanisms", mechanism, &mechanism_size);
+	(void)rd_kafka_conf_get(conf, "sasl.oauthbearer.method", method, &method_size);
 	errors->scram = strncmp(mechanism, "SCRAM", strlen("SCRAM")) == 0;
 	errors->token = strcasecmp(mechanism, "OAUTHBEARER") == 0;
+	errors->oidc = errors->token && strcasecmp(method, "oidc") == 0;
 	/* fails only for a librdkafka without TLS, which checks no certificates */
 	(void)rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate);
 }
@@ -59,8 +66,27 @@ static const char *advice_for_certificate(int error)
 	}
 }
 
-static const char *advice_for_login(const struct tls_errors *errors)
+bool tls_errors_is_without_token(rd_kafka_resp_err_t code, const char *reason)
 {
+	return code == RD_KAFKA_RESP_ERR__AUTHENTICATION && strstr(reason, no_token) != NULL;
+}
+
+static const char *advice_for_oidc(rd_kafka_resp_err_t code, const char *reason)
+{
+	if (tls_errors_is_without_token(code, reason))
+		return "retried every 10 s; the identity provider gives no token: correct the "
+		       "settings kafka.sasl.oauthbearer.* (address, client, secret, scope, "
+		       "assertion), name its CA in kafka.https.ca.location, or check the network";
+	return "retried; the broker refuses the token of the identity provider: its log says why; "
+	       "check issuer, audience and scope of the token (kafka.sasl.oauthbearer.scope), and "
+	       "the clocks";
+}
+
+static const char *advice_for_login(
+	const struct tls_errors *errors, rd_kafka_resp_err_t code, const char *reason)
+{
+	if (errors->oidc)
+		return advice_for_oidc(code, reason);
 	if (errors->token)
 		return "retried; the broker refuses the token of kafka.oauth_token_file or "
 		       "kafka.oauth_token_command: its log says why; check issuer, audience and "
@@ -98,7 +124,7 @@ const char *tls_errors_advice(
 		!tls_errors_is_refusal(code, reason))
 		return NULL;
 	if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION)
-		return advice_for_login(trust);
+		return advice_for_login(trust, code, reason);
 	if (!is_about_a_certificate(code, reason))
 		return NULL;
 	error = atomic_exchange(&trust->error, 0); /* a later error may have another cause */

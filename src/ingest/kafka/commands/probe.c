@@ -30,8 +30,8 @@ struct probe_error {
 struct probe {
 	struct tls_errors trust; /* must be first: see tls_errors_register() */
 	rd_kafka_t *kafka;
-	const struct config *config;       /* borrowed until probe_close() */
-	bool all_down;                     /* librdkafka tried every broker and reached none */
+	const struct config *config; /* borrowed until probe_close() */
+	bool all_down; /* librdkafka tried every broker and reached none, or it cannot try */
 	struct probe_error errors[ERRORS]; /* of librdkafka; the next one replaces the oldest one */
 	size_t error_count;                /* since the start */
 	struct fetched_record fetched;
@@ -49,7 +49,8 @@ static void on_error(rd_kafka_t *kafka, int code, const char *reason, void *opaq
 
 	(void)kafka;
 	kafka_client_failed((rd_kafka_resp_err_t)code, reason);
-	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ||
+		tls_errors_is_without_token((rd_kafka_resp_err_t)code, reason))
 		probe->all_down = true;
 	/* "all brokers down" follows from the errors before it, which say why */
 	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && probe->error_count > 0)
@@ -158,6 +159,9 @@ int probe_no_answer(struct probe *probe, const char *what, const char *otherwise
 	(void)err_set(err, FAULT_KAFKA, "no broker of kafka.bootstrap.servers (%s) %s: %s",
 		consumer_conf_value(probe->config, "bootstrap.servers", ""), what,
 		last == NULL ? otherwise : last->text);
+	if (last == NULL && probe->trust.oidc)
+		advice = "the identity provider may have sent no token in time: check "
+			 "kafka.sasl.oauthbearer.token.endpoint.url, the brokers and the network";
 	return err_advise(err, "%s",
 		advice != NULL
 			? advice
