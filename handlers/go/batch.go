@@ -30,6 +30,19 @@ func (b *Batch) All() iter.Seq[*Delivery] {
 	}
 }
 
+// remember is that of each delivery.
+func (b *Batch) remember() (forget func()) {
+	var all []func()
+	for _, d := range b.Deliveries {
+		all = append(all, d.remember())
+	}
+	return func() {
+		for _, forget := range all {
+			forget()
+		}
+	}
+}
+
 // lanes returns the deliveries of each lane, in order.
 func lanes(deliveries []*Delivery, ordering string) [][]*Delivery {
 	var all [][]*Delivery

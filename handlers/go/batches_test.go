@@ -3,6 +3,7 @@ package inboxd_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -156,4 +157,17 @@ func TestFunctionsForMessagesAndForBatchesKeepTheOrderOfAKey(t *testing.T) {
 		all = append(all, id)
 	}
 	equal(t, all, []string{"d1", "d2", "d3", "d5"})
+}
+
+func TestAFunctionThatEndsItsGoroutineLeavesTheMessagesBehindIt(t *testing.T) {
+	s := newSidecar(t)
+	s.start(func(h *inboxd.Handler) {
+		h.On(inboxd.Types("single"), func(context.Context, *inboxd.Delivery) error { runtime.Goexit(); return nil })
+		h.OnBatch(inboxd.Types("batch"), func(context.Context, *inboxd.Batch) error { runtime.Goexit(); return nil })
+	}, inboxd.Batches(10, 0), inboxd.OrderedBatches())
+	s.accept(nil)
+	for _, kind := range []string{"single", "batch"} {
+		s.batch(object{"type": kind, "partitionkey": "a"}, object{"type": kind, "partitionkey": "a"}, object{"type": "single", "partitionkey": "a"})
+		equal(t, s.statuses(), []string{"retry", "skipped", "skipped"})
+	}
 }

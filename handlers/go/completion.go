@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -16,13 +17,16 @@ type Tx interface {
 	Exec(ctx context.Context, statement string, arguments ...any) error
 }
 
-// TxFunc is a [Tx] for any other driver.
+// TxFunc is a [Tx] for any other library. Complete asks PostgreSQL whether it has an open transaction, by the statement SAVEPOINT.
 type TxFunc func(ctx context.Context, statement string, arguments ...any) error
 
 // Exec calls the function.
 func (f TxFunc) Exec(ctx context.Context, statement string, arguments ...any) error {
 	return f(ctx, statement, arguments...)
 }
+
+// driverTx is a [Tx] of a type that only a transaction has.
+type driverTx struct{ TxFunc }
 
 // PGXTx is a transaction of pgx: its type Tx has these methods. Tag is pgconn.CommandTag there, so this library needs no pgx. A pool or
 // a connection is no PGXTx, because a completion outside of a transaction would commit before the effects.
@@ -41,18 +45,18 @@ type SQLTx interface {
 
 // PGX returns a transaction of pgx as a [Tx].
 func PGX[Tag any](tx PGXTx[Tag]) Tx {
-	return TxFunc(func(ctx context.Context, statement string, arguments ...any) error {
+	return driverTx{func(ctx context.Context, statement string, arguments ...any) error {
 		_, err := tx.Exec(ctx, statement, arguments...)
 		return err
-	})
+	}}
 }
 
 // SQL returns a transaction of database/sql as a [Tx].
 func SQL(tx SQLTx) Tx {
-	return TxFunc(func(ctx context.Context, statement string, arguments ...any) error {
+	return driverTx{func(ctx context.Context, statement string, arguments ...any) error {
 		_, err := tx.ExecContext(ctx, statement, arguments...)
 		return err
-	})
+	}}
 }
 
 // A Completer is a [*Delivery] or a [*Batch].
@@ -68,14 +72,14 @@ func (d *Delivery) Complete(ctx context.Context, tx Tx) error {
 	var err error
 	switch {
 	case d.events != nil:
-		err = tx.Exec(ctx, "SELECT inbox.complete($1::text, $2::text::jsonb, $3::text::jsonb)", d.Claim, orNull(d.result), "["+string(d.events)+"]")
+		err = call(ctx, tx, "SELECT inbox.complete($1::text, $2::text::jsonb, $3::text::jsonb)", d.Claim, orNull(d.result), "["+string(d.events)+"]")
 	case d.result != nil:
-		err = tx.Exec(ctx, "SELECT inbox.complete($1::text, $2::text::jsonb)", d.Claim, string(d.result))
+		err = call(ctx, tx, "SELECT inbox.complete($1::text, $2::text::jsonb)", d.Claim, string(d.result))
 	default:
-		err = tx.Exec(ctx, "SELECT inbox.complete($1::text)", d.Claim)
+		err = call(ctx, tx, "SELECT inbox.complete($1::text)", d.Claim)
 	}
 	if err != nil {
-		return orLost(err)
+		return err
 	}
 	d.completed = true
 	return nil
@@ -104,13 +108,36 @@ func (b *Batch) Complete(ctx context.Context, tx Tx) error {
 		claims[i], results[i] = d.Claim, orNull(d.result)
 	}
 	// As texts, because the drivers have different types for arrays.
-	if err := tx.Exec(ctx, "SELECT inbox.complete($1::text::text[], $2::text::jsonb[])", arrayOf(claims), arrayOf(results)); err != nil {
-		return orLost(err)
+	if err := call(ctx, tx, "SELECT inbox.complete($1::text::text[], $2::text::jsonb[])", arrayOf(claims), arrayOf(results)); err != nil {
+		return err
 	}
 	for _, d := range together {
 		d.completed = true
 	}
 	return nil
+}
+
+// call executes a statement that completes.
+func call(ctx context.Context, tx Tx, statement string, arguments ...any) error {
+	if _, isOpen := tx.(driverTx); !isOpen {
+		if err := requireTransaction(ctx, tx); err != nil {
+			return orLost(err)
+		}
+	}
+	return orLost(tx.Exec(ctx, statement, arguments...))
+}
+
+// requireTransaction asks PostgreSQL, because the library does not know the driver. Without a transaction the completion would commit
+// alone, before the effects.
+func requireTransaction(ctx context.Context, tx Tx) error {
+	err := tx.Exec(ctx, "SAVEPOINT inboxd")
+	switch {
+	case err == nil:
+		return tx.Exec(ctx, "RELEASE SAVEPOINT inboxd")
+	case sqlState(err) == sqlNoTransaction:
+		return fmt.Errorf("inboxd: Complete needs an open transaction: %w", err)
+	}
+	return err
 }
 
 // CompletePGX begins a transaction of pgx, calls work, completes the message or the batch in the same transaction, and commits: the
@@ -150,10 +177,14 @@ type transaction struct {
 }
 
 func (t transaction) run(ctx context.Context, message Completer, work func() error) (err error) {
-	ended := false
+	forget := remember(message)
+	ended, committed := false, false
 	defer func() { // also if work panics
 		if !ended {
 			err = t.fail(ctx, err)
+		}
+		if !committed {
+			forget()
 		}
 	}()
 	if err := work(); err != nil {
@@ -163,7 +194,17 @@ func (t transaction) run(ctx context.Context, message Completer, work func() err
 		return orAway(err)
 	}
 	ended = true
-	return orAway(t.commit(ctx))
+	err = orAway(t.commit(ctx))
+	committed = err == nil
+	return err
+}
+
+// remember returns a function that forgets what is said about the message from now on.
+func remember(message Completer) (forget func()) {
+	if m, ok := message.(interface{ remember() func() }); ok {
+		return m.remember()
+	}
+	return func() {}
 }
 
 // fail rolls back. If even this fails, the connection is lost, and the message did not cause the error.
@@ -189,7 +230,7 @@ func orAway(err error) error {
 var claimIsLost = regexp.MustCompile(`claim (\S+) is lost`)
 
 func orLost(err error) error {
-	if sqlState(err) != sqlClaimLost {
+	if err == nil || sqlState(err) != sqlClaimLost {
 		return err
 	}
 	lost := &ClaimLostError{Err: err}

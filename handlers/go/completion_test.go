@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"inboxd"
@@ -157,4 +158,72 @@ func TestALostClaimIsNamed(t *testing.T) {
 	if !errors.As(err, &lost) || lost.Claim != "1.1.17" || !errors.Is(err, driver) {
 		t.Errorf("Complete returned %v", err)
 	}
+}
+
+func TestWhatARolledBackTransactionSaidIsForgotten(t *testing.T) {
+	d := delivery(1)
+	before := d.Emit(inboxd.OutboxEvent{Topic: "t", Type: "before"})
+	d.SetResult(1)
+	for _, fail := range []map[string]error{{"work": errBoom}, {"complete": errBoom}, {"COMMIT": errBoom}, nil} {
+		tx := &fakeTx{fail: fail}
+		err := inboxd.CompletePGX(context.Background(), fakePool{tx: tx}, d, func(*fakeTx) error {
+			d.SetResult(2)
+			return errors.Join(d.Emit(inboxd.OutboxEvent{Topic: "t", Type: "made"}), fail["work"])
+		})
+		if (err == nil) != (fail == nil) || before != nil {
+			t.Fatal(before, err)
+		}
+		if fail["work"] == nil {
+			equal(t, tx.statements[0][2:], []any{"2", `[{"topic":"t","type":"before"},{"topic":"t","type":"made"}]`})
+		}
+	}
+}
+
+func TestACompletionThatDidNotCommitDoesNotDecide(t *testing.T) {
+	s := newSidecar(t)
+	tx := &fakeTx{fail: map[string]error{"COMMIT": errBoom}}
+	s.start(func(h *inboxd.Handler) {
+		h.On(inboxd.Types("single"), func(ctx context.Context, d *inboxd.Delivery) error {
+			_ = inboxd.CompletePGX(ctx, fakePool{tx: tx}, d, func(*fakeTx) error { return nil })
+			return nil // it succeeds in another way
+		})
+		h.OnBatch(inboxd.Types("batch"), func(ctx context.Context, b *inboxd.Batch) error {
+			_ = inboxd.CompletePGX(ctx, fakePool{tx: tx}, b, func(*fakeTx) error { return nil })
+			return nil
+		})
+	}, inboxd.Batches(10, 0))
+	s.accept(nil)
+	s.deliver(1, object{"type": "single"})
+	equal(t, s.answer(1), object{"status": "done"})
+	s.batch(object{"type": "batch"}, object{"type": "batch"})
+	equal(t, s.statuses(), []string{"done", "done"})
+}
+
+func TestACompletionOutsideOfATransactionIsRefused(t *testing.T) {
+	var statements []string
+	pool := inboxd.TxFunc(func(_ context.Context, statement string, _ ...any) error {
+		statements = append(statements, statement)
+		return &sqlError{"25P01", "SAVEPOINT can only be used in transaction blocks"}
+	})
+	for _, message := range []inboxd.Completer{delivery(1), &inboxd.Batch{Deliveries: []*inboxd.Delivery{delivery(2)}}} {
+		if err := message.Complete(context.Background(), pool); err == nil || !strings.Contains(err.Error(), "open transaction") {
+			t.Errorf("Complete returned %v", err)
+		}
+	}
+	equal(t, statements, []string{"SAVEPOINT inboxd", "SAVEPOINT inboxd"})
+}
+
+func TestVerdictsOfARolledBackTransaction(t *testing.T) {
+	s := newSidecar(t)
+	tx := &fakeTx{fail: map[string]error{"COMMIT": errBoom}}
+	s.start(onBatch(func(ctx context.Context, b *inboxd.Batch) error {
+		return inboxd.CompletePGX(ctx, fakePool{tx: tx}, b, func(tx *fakeTx) error {
+			b.Deliveries[0].SetVerdict(inboxd.Dead(errBoom))
+			b.Deliveries[1].SetVerdict(nil) // completed alone
+			return b.Deliveries[1].Complete(ctx, inboxd.PGX(tx))
+		})
+	}))
+	s.accept(nil)
+	s.batch(nil, nil, nil)
+	equal(t, s.statuses(), []string{"dead", "snooze", "snooze"})
 }

@@ -3,6 +3,7 @@ package inboxd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -49,11 +50,27 @@ type Delivery struct {
 	begun      bool
 
 	// What the function has said.
+	said
+}
+
+type said struct {
 	result    []byte
 	events    []byte
 	decided   bool
 	verdict   error
 	completed bool
+}
+
+// remember returns a function that forgets what is said from now on, for a transaction that does not commit. A verdict that is an error
+// needs no transaction, and stays.
+func (d *Delivery) remember() (forget func()) {
+	before := d.said
+	return func() {
+		if d.verdict != nil {
+			before.decided, before.verdict = d.decided, d.verdict
+		}
+		d.said = before
+	}
 }
 
 // Context returns the context of the work on this message, which the function for it gets, too. It is cancelled when inboxd does not
@@ -110,9 +127,15 @@ type wireEvent struct {
 }
 
 // Emit adds events that inboxd publishes. It stores them together with the completion of the message: if the message is not done, or
-// not completed, the events are not published. Emit returns an error if the data of an event is not JSON, or if the events have more
-// than 8 MiB.
+// not completed, the events are not published. Emit returns an error if the data of an event is not JSON, if the events have more
+// than 8 MiB, or if the message is completed: then they would be lost.
+//
+// If the transaction of [CompletePGX] or [CompleteSQL] fails, the events that were added in it are forgotten, so that the
+// function may begin another one.
 func (d *Delivery) Emit(events ...OutboxEvent) error {
+	if d.completed {
+		return errors.New("inboxd: the message is completed, so its events would be lost: call Emit before Complete")
+	}
 	all := d.events
 	for _, e := range events {
 		w := wireEvent{Topic: e.Topic, Aggregate: e.Aggregate, Key: e.Key, Type: e.Type, Data: e.Data, Headers: e.Headers, ID: e.ID,

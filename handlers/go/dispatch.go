@@ -69,26 +69,31 @@ func (s *session) route(d *Delivery) *route {
 }
 
 // process calls the function for one message. It reports whether the messages behind it may be processed.
-func (s *session) process(j job) bool {
+func (s *session) process(j job) (goesOn bool) {
 	d := j.Delivery
 	if !s.begin(d) {
 		return false
 	}
-	a := d.answer(s.judge(d, guarded(func() error { return j.function(d.ctx, d) })))
-	s.settle(d, a)
-	goesOn := a.finished && d.ctx.Err() == nil
-	d.cancel(nil)
+	guarded(func() error { return j.function(d.ctx, d) }, func(err error) {
+		a := d.answer(s.judge(d, err))
+		s.settle(d, a)
+		goesOn = a.finished && d.ctx.Err() == nil
+		d.cancel(nil)
+	})
 	return goesOn
 }
 
-// guarded calls the function. A panic is an error: it must not end the work on the other messages.
-func guarded(f func() error) (err error) {
+// guarded calls the function, and then the other one with its error. A panic is an error, and so is runtime.Goexit, after which only
+// deferred functions run: each message gets an answer.
+func guarded(f func() error, then func(err error)) {
+	var err error = errExited
 	defer func() {
 		if value := recover(); value != nil {
 			err = newPanicError(value)
 		}
+		then(err)
 	}()
-	return f()
+	err = f()
 }
 
 // judge returns the error that counts, and logs it. OnError may have replaced it.
@@ -96,14 +101,26 @@ func (s *session) judge(d *Delivery, err error) error {
 	if err == nil {
 		return nil
 	}
-	judged := err
-	if failure := guarded(func() error { judged = s.h.options.onError(d, err); return nil }); failure != nil {
-		s.h.options.logger.Error("OnError failed", "delivery", d.String(), "error", failure)
+	if replaced := s.onError(d, err); replaced != nil {
+		err = replaced
 	}
-	if judged != nil && d.ctx.Err() == nil {
-		s.report(d, judged)
+	if d.ctx.Err() == nil {
+		s.report(d, err)
 	}
-	return judged
+	return err
+}
+
+// onError calls OnError, in a goroutine of its own because it may end it. If it fails, the error of the function holds.
+func (s *session) onError(d *Delivery, err error) (replaced error) {
+	ended := make(chan struct{})
+	go guarded(func() error { replaced = s.h.options.onError(d, err); return nil }, func(failure error) {
+		if failure != nil {
+			s.h.options.logger.Error("OnError failed", "delivery", d.String(), "error", failure)
+		}
+		close(ended)
+	})
+	<-ended
+	return replaced
 }
 
 // report logs a failure that is not a verdict.
@@ -129,7 +146,17 @@ func (s *session) report(d *Delivery, err error) {
 // functions for batches: messages that follow each other and have the same function at a time.
 func (s *session) runInOrder(jobs []job) {
 	held := make(map[lane]bool)
-	for _, run := range runsOf(jobs) {
+	rest := runsOf(jobs)
+	defer func() { // a function for batches may have ended the goroutine
+		for _, run := range rest {
+			for _, j := range run {
+				s.settle(j.Delivery, skippedAnswer)
+			}
+		}
+	}()
+	for len(rest) > 0 {
+		run := rest[0]
+		rest = rest[1:]
 		ready := make([]job, 0, len(run))
 		for _, j := range run {
 			if held[j.lane(s.ordering)] {
@@ -180,18 +207,21 @@ func (s *session) runLanes(jobs []job) []lane {
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			goesOn := true
-			for _, d := range together {
-				if goesOn {
-					goesOn = s.process(job{d, routes[d]})
-				} else {
+			goesOn, rest := true, together
+			defer func() { // a function may have ended the goroutine
+				for _, d := range rest {
 					s.settle(d, skippedAnswer)
 				}
-			}
-			if !goesOn {
-				mu.Lock()
-				defer mu.Unlock()
-				unfinished = append(unfinished, together[0].lane(s.ordering))
+				if !goesOn {
+					mu.Lock()
+					defer mu.Unlock()
+					unfinished = append(unfinished, together[0].lane(s.ordering))
+				}
+			}()
+			for goesOn && len(rest) > 0 {
+				d := rest[0]
+				goesOn, rest = false, rest[1:]
+				goesOn = s.process(job{d, routes[d]})
 			}
 		}()
 	}
@@ -202,7 +232,7 @@ func (s *session) runLanes(jobs []job) []lane {
 // Functions for batches
 
 // runBatch calls a function with all of these messages. It returns the lanes that have an unfinished one.
-func (s *session) runBatch(jobs []job) []lane {
+func (s *session) runBatch(jobs []job) (unfinished []lane) {
 	ordering := "none"
 	if s.h.options.ordered {
 		ordering = s.ordering
@@ -217,9 +247,11 @@ func (s *session) runBatch(jobs []job) []lane {
 		return nil
 	}
 	ctx, release := withContext(s.base, begun)
-	err := guarded(func() error { return jobs[0].batch(ctx, &Batch{Deliveries: begun, ordering: ordering}) })
-	release()
-	return s.settleBatch(begun, err, ordering)
+	guarded(func() error { return jobs[0].batch(ctx, &Batch{Deliveries: begun, ordering: ordering}) }, func(err error) {
+		release()
+		unfinished = s.settleBatch(begun, err, ordering)
+	})
+	return unfinished
 }
 
 // settleBatch answers each message by its own verdict, or by the error of the function.

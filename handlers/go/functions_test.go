@@ -230,17 +230,40 @@ func TestOnErrorMayReplaceTheError(t *testing.T) {
 		switch d.Event.ID {
 		case "A1":
 			return inboxd.Dead(err)
-		case "A2":
+		case "A2": // a hook that only logs
 			return nil
 		case "A3":
 			panic("bug")
+		case "A4":
+			runtime.Goexit()
 		}
 		return err
 	}))
 	s.accept(nil)
-	for number, want := range []string{"retry", "dead", "done", "retry"} {
+	for number, want := range []string{"retry", "dead", "retry", "retry", "retry"} {
 		s.deliver(number, nil)
 		equal(t, s.answer(number)["status"], want)
+	}
+}
+
+func TestAFunctionThatEndsItsGoroutineFails(t *testing.T) {
+	s := newSidecar(t)
+	s.start(on(func(context.Context, *inboxd.Delivery) error { runtime.Goexit(); return nil }))
+	s.accept(nil)
+	for number := range 2 { // the process goes on
+		s.deliver(number, nil)
+		equal(t, s.answer(number), object{"status": "retry", "code": "PANIC",
+			"reason": "panic: the function ended its goroutine: runtime.Goexit, or FailNow of a test"})
+	}
+}
+
+func TestEventsAfterTheCompletionAreRefused(t *testing.T) {
+	d := delivery(1)
+	if err := d.Complete(context.Background(), inboxd.PGX(&fakeTx{})); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Emit(inboxd.OutboxEvent{Topic: "t", Type: "made"}); err == nil || !strings.Contains(err.Error(), "before") {
+		t.Errorf("Emit returned %v", err)
 	}
 }
 

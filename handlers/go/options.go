@@ -37,7 +37,7 @@ func optionsOf(changes []Option) options {
 		backoffFirst: 100 * time.Millisecond,
 		backoffMost:  10 * time.Second,
 		drainTimeout: 25 * time.Second,
-		onError:      func(_ *Delivery, err error) error { return err },
+		onError:      func(*Delivery, error) error { return nil },
 		logger:       slog.Default(),
 	}
 	if path := os.Getenv("INBOXD_SOCKET_PATH"); path != "" {
@@ -104,7 +104,7 @@ func DrainTimeout(d time.Duration) Option {
 	return func(o *options) { o.drainTimeout = d }
 }
 
-// OnError is called with each error of a function, also a verdict. The error that it returns takes its place; nil is done.
+// OnError is called with each error of a function, also a verdict. The error that it returns takes its place; nil leaves it.
 func OnError(f func(*Delivery, error) error) Option {
 	return func(o *options) { o.onError = f }
 }

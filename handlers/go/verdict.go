@@ -18,13 +18,14 @@ const (
 	resultMax = 1 << 20 // inboxd stores no longer one
 	eventsMax = 8 << 20
 
-	awayDelay     = time.Second
-	codeAway      = "DATABASE_AWAY"
-	codeError     = "HANDLER_ERROR"
-	codePanic     = "PANIC"
-	sqlClaimLost  = "IB001"
-	noDelay       = time.Duration(-1)
-	noFunctionFor = 5 * time.Second
+	awayDelay        = time.Second
+	codeAway         = "DATABASE_AWAY"
+	codeError        = "HANDLER_ERROR"
+	codePanic        = "PANIC"
+	sqlClaimLost     = "IB001"
+	sqlNoTransaction = "25P01"
+	noDelay          = time.Duration(-1)
+	noFunctionFor    = 5 * time.Second
 )
 
 // Backoff as the delay of [Retry] leaves the delay to inboxd, as every other error does.
@@ -116,6 +117,9 @@ type panicError struct {
 func (e *panicError) Error() string {
 	return fmt.Sprintf("panic: %v%s", e.value, e.place)
 }
+
+// errExited is the error of a function that never returned.
+var errExited = &panicError{value: "the function ended its goroutine: runtime.Goexit, or FailNow of a test"}
 
 // newPanicError is for the function that recovers.
 func newPanicError(value any) *panicError {
