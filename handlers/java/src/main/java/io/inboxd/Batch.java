@@ -124,11 +124,12 @@ public final class Batch implements Iterable<Delivery> {
      *
      * @param source connections to the database of the inbox
      * @param work makes the effects
+     * @throws IllegalStateException if a transaction of Spring is open in this thread, because this one would commit apart from it
      * @throws Exception what the work, or the database, throws; let it pass
      */
     public void transaction(DataSource source, BatchTransaction work) throws Exception {
         List<Delivery> chosen = new ArrayList<>();
-        Completion.transact(source, connection -> {
+        Completion.transact(source, deliveries, connection -> {
             work.apply(connection);
             chosen.addAll(withoutVerdict());
             completeAll(connection, chosen, null);

@@ -2,6 +2,7 @@ package io.inboxd;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.lang.reflect.Method;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
@@ -16,6 +17,8 @@ final class Completion {
     private static final String ALL = "SELECT inbox.complete(CAST(? AS text[]))";
     private static final String ALL_WITH_RESULTS =
             "SELECT inbox.complete(CAST(? AS text[]), CAST(CAST(? AS text[]) AS jsonb[]))";
+
+    private static final Method SPRING_HAS_TRANSACTION = springHasTransaction();
 
     private Completion() {}
 
@@ -83,14 +86,21 @@ final class Completion {
         }
     }
 
-    /** Calls the work in a transaction. Commits if the work returns true. Otherwise, and after an exception, it rolls back. */
-    static void transact(DataSource source, TransactionalWork work) throws Exception {
+    /**
+     * Calls the work in a transaction. Commits and returns true if the work returns true. Otherwise, and after an exception, it rolls
+     * back, and the deliveries forget what the work has said that needs the transaction.
+     */
+    static boolean transact(DataSource source, List<Delivery> deliveries, TransactionalWork work) throws Exception {
+        refuseBesideSpring();
+        List<Runnable> forget = deliveries.stream().map(Delivery::remember).toList();
+        boolean isCommitted = false;
         try (Connection connection = source.getConnection()) {
             boolean commitsByItself = connection.getAutoCommit();
             connection.setAutoCommit(false);
             try {
                 if (work.commits(connection)) {
                     connection.commit();
+                    isCommitted = true;
                 } else {
                     connection.rollback();
                 }
@@ -99,6 +109,30 @@ final class Completion {
                 throw e;
             }
             connection.setAutoCommit(commitsByItself); // not after a failure: it could commit
+        } finally {
+            if (!isCommitted) {
+                forget.forEach(Runnable::run);
+            }
+        }
+        return isCommitted;
+    }
+
+    /** Another connection would commit the completion before the transaction that Spring has begun in this thread. */
+    private static void refuseBesideSpring() throws ReflectiveOperationException {
+        if (SPRING_HAS_TRANSACTION != null && (Boolean) SPRING_HAS_TRANSACTION.invoke(null)) {
+            throw new IllegalStateException(
+                    "transaction() would commit apart from the transaction of Spring that is open in"
+                            + " this thread: call complete(DataSourceUtils.getConnection(source)) instead, or leave out @Transactional");
+        }
+    }
+
+    /** Null without Spring: this library does not need it. */
+    private static Method springHasTransaction() {
+        try {
+            return Class.forName("org.springframework.transaction.support.TransactionSynchronizationManager")
+                    .getMethod("isActualTransactionActive");
+        } catch (ReflectiveOperationException | LinkageError e) {
+            return null;
         }
     }
 

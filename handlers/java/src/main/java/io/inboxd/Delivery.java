@@ -7,6 +7,7 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.time.OffsetDateTime;
 import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
 import javax.sql.DataSource;
 
@@ -17,6 +18,8 @@ public final class Delivery {
         STARTED,
         GIVEN_BACK
     }
+
+    static final String NO_VERDICT = "the function returned null instead of a verdict";
 
     private final Entry entry;
     private final Session session; // null in tests of functions
@@ -187,22 +190,44 @@ public final class Delivery {
      * Calls a function in a transaction, completes the message in it, and commits. If anything fails, it rolls back. If the function
      * returns another verdict than {@link Verdict.Done}, it rolls back, too.
      *
+     * <p>The verdict is that of the message, also if the function for messages returns {@link Verdict#done()} later.
+     *
      * @param source connections to the database of the inbox
      * @param work makes the effects
      * @return what a function for messages returns
+     * @throws IllegalStateException if a transaction of Spring is open in this thread, because this one would commit apart from it
      * @throws Exception what the work, or the database, throws; let it pass
      */
     public Verdict transaction(DataSource source, TransactionFunction work) throws Exception {
         Verdict[] returned = new Verdict[1];
-        Completion.transact(source, connection -> {
-            returned[0] = work.apply(connection);
+        boolean isCommitted = Completion.transact(source, List.of(this), connection -> {
+            returned[0] = Objects.requireNonNull(work.apply(connection), NO_VERDICT);
             if (returned[0] instanceof Verdict.Done done) {
                 Completion.one(connection, claim(), done, mapper());
                 return true;
             }
             return false;
         });
-        return returned[0] instanceof Verdict.Done ? Verdict.settled() : returned[0];
+        isCompleted |= isCommitted;
+        verdict = isCommitted ? Verdict.settled() : returned[0];
+        return verdict;
+    }
+
+    /** Returns what makes a transaction undone that does not commit. A verdict that is a failure needs no transaction, and stays. */
+    Runnable remember() {
+        boolean wasCompleted = isCompleted;
+        Verdict before = verdict;
+        return () -> {
+            isCompleted = wasCompleted;
+            if (verdict instanceof Verdict.Done || verdict instanceof Verdict.Settled) {
+                verdict = before;
+            }
+        };
+    }
+
+    /** The verdict of a transaction, or the one that was set; null if there is none. */
+    Verdict decided() {
+        return isCompleted ? Verdict.settled() : verdict;
     }
 
     /** Names the delivery, without its payload. */

@@ -12,6 +12,7 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.Executor;
@@ -130,19 +131,27 @@ final class Dispatcher {
     /** The answer for what a function has returned. */
     private Answer answerTo(Delivery delivery, Verdict verdict) {
         try {
-            if (verdict == null) {
-                throw new NullPointerException("the function returned null instead of a verdict");
+            Objects.requireNonNull(verdict, Delivery.NO_VERDICT);
+            Verdict decided = delivery.decided();
+            if (decided == null || decided == verdict || !saysDone(verdict)) {
+                return Answer.to(verdict, mapper);
             }
-            if (delivery.isCompleted() && verdict instanceof Verdict.Done done) {
-                if (!done.emit().isEmpty()) {
-                    throw new IllegalStateException("the events of the verdict are lost, because the message is"
-                            + " completed: give them to complete()");
-                }
-                return Answer.SETTLED;
-            }
-            return Answer.to(verdict, mapper);
+            refuseLateEvents(verdict);
+            return Answer.to(decided, mapper);
         } catch (JsonProcessingException | RuntimeException e) {
             return answerToError(delivery, e);
+        }
+    }
+
+    private static boolean saysDone(Verdict verdict) {
+        return verdict instanceof Verdict.Done || verdict instanceof Verdict.Settled;
+    }
+
+    private static void refuseLateEvents(Verdict verdict) {
+        if (verdict instanceof Verdict.Done done && !done.emit().isEmpty()) {
+            throw new IllegalStateException(
+                    "the events of the verdict are lost, because a transaction has decided about the message:"
+                            + " give them to the verdict in it");
         }
     }
 
@@ -162,6 +171,9 @@ final class Dispatcher {
             verdict = Failure.verdictOf(error);
         }
         try {
+            if (delivery.isCompleted()) {
+                refuseLateEvents(verdict);
+            }
             return Answer.to(verdict, mapper);
         } catch (JsonProcessingException | RuntimeException e) {
             return answerToFailure(e);

@@ -3,6 +3,7 @@ package io.inboxd;
 import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
+import java.util.stream.Stream;
 
 /**
  * What a function says about a message. A function returns it; deep inside, it can throw a {@link VerdictException}.
@@ -23,13 +24,14 @@ public sealed interface Verdict {
         }
 
         /**
-         * The verdict with events to publish. inboxd stores them together with the completion of the message.
+         * The verdict with more events to publish. inboxd stores them together with the completion of the message.
          *
-         * @param events the events
+         * @param events the events that come after those of this verdict
          * @return a new object
          */
         public Done emit(Emit... events) {
-            return new Done(result, List.of(events));
+            return new Done(
+                    result, Stream.concat(emit.stream(), Stream.of(events)).toList());
         }
     }
 

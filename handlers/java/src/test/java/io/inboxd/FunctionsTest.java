@@ -47,6 +47,9 @@ class FunctionsTest {
     static Stream<Arguments> verdicts() {
         return Stream.of(
                 Arguments.of(Verdict.done(), "{'status':'done'}"),
+                Arguments.of(
+                        Verdict.done().emit(Emit.to("t", "a")).emit(Emit.to("t", "b")),
+                        "{'status':'done','emit':[{'topic':'t','type':'a'},{'topic':'t','type':'b'}]}"),
                 Arguments.of(Verdict.done(Map.of("invoice", 88)), "{'status':'done','result':{'invoice':88}}"),
                 Arguments.of(Verdict.done(Payload.ofJson("[1.50]")), "{'status':'done','result':[1.50]}"),
                 Arguments.of(Verdict.retry("locked"), "{'status':'retry','reason':'locked'}"),
