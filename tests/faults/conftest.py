@@ -9,7 +9,9 @@ from confluent_kafka import Consumer
 from armed import EAGER
 from fleet import Fleet
 from support.fixtures import *  # noqa: F401,F403 pylint: disable=wildcard-import,unused-wildcard-import
+from support import earlier, pooler
 from support.postgres import Postgres
+from support.process import StartFailed
 from support.standby import Standby
 from support.wait import eventually
 
@@ -67,6 +69,36 @@ def rebalance(kafka_server, group, make_topic, inbox):
     yield join
     for consumer in made:
         consumer.close()
+
+
+@pytest.fixture(scope="session")
+def earlier_program():
+    """An inboxd whose claims have three parts, for a schema of version 14."""
+    try:
+        return earlier.program()
+    except StartFailed as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def make_pooler():
+    """make_pooler(target, mode, renames=False, **settings) -> a running PgBouncer, the installed one or one that prepares
+    statements under names of its own."""
+    made = []
+
+    def make(target, mode, renames=False, **settings):
+        if pooler.PROGRAM is None and not renames:
+            pytest.skip("pgbouncer is not installed")
+        try:
+            command = pooler.renaming() if renames else None
+        except StartFailed as error:
+            pytest.skip(str(error))
+        made.append(pooler.Pooler(target, mode, command=command, **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import psycopg
 import pytest
 
 from armed import Armed
-from support import pooler
 from support.inbox import Inbox
 from support.outbox import Outbox, first_copies, values
 from support.proxy import Proxy
@@ -35,13 +34,6 @@ def ends():
 def look(ends):
     """look(server) -> an Inbox on its database `postgres`."""
     return lambda server: ends.enter_context(contextlib.closing(Inbox(server.conninfo())))
-
-
-@pytest.fixture
-def make_pooler(ends):
-    if pooler.PROGRAM is None:
-        pytest.skip("pgbouncer is not installed")
-    return lambda target, mode: ends.enter_context(contextlib.closing(pooler.Pooler(target, mode)))
 
 
 def reconnected(sidecar, handler, lives=2):
@@ -119,8 +111,8 @@ def test_inboxd_waits_until_a_standby_is_promoted(ends, make_server, make_standb
 
 
 @pytest.mark.parametrize("seen", ["by name", "behind a proxy", "behind a pooler"])
-def test_failover_to_an_older_copy_reads_again(ends, make_server, make_standby, look, start_inboxd, handler, streams,
-                                               topic, request, seen):
+def test_failover_to_an_older_copy_reads_again(ends, make_pooler, make_server, make_standby, look, start_inboxd, handler, streams,
+                                               topic, seen):
     """Messages that the copy lacks are read from Kafka again. They may be handled twice, but are not lost."""
     primary = make_server()
     standby = make_standby(primary)
@@ -130,7 +122,7 @@ def test_failover_to_an_older_copy_reads_again(ends, make_server, make_standby, 
     elif seen == "behind a proxy":
         place = {"port": proxy.port}
     else:
-        place = {"port": request.getfixturevalue("make_pooler")(proxy.port, "transaction").port}
+        place = {"port": make_pooler(proxy.port, "transaction").port}
     sidecar = start_inboxd(postgres={"dbname": "postgres", **place})
     client = handler(sidecar, always(DONE))
     produce_all(streams, topic, 200)
@@ -363,3 +355,70 @@ def test_statements_prepared_behind_a_pooler_lose_and_refuse_nothing(ends, make_
     for view, one, client in zip((inbox, other), (topic, elsewhere), clients):
         assert_whole(view, 100, client)
         assert {row["topic"] for row in view.messages()} == {one}
+
+
+def kinds_of_names(port, database, sessions=4):
+    """The first words of the names of what the sessions of a pooler have prepared."""
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(psycopg.connect(f"host=127.0.0.1 port={port} user=postgres dbname={database}", prepare_threshold=None))
+                   for _ in range(sessions)]  # each keeps its session until its transaction ends
+        return {name.split("_")[0] for own in clients for (name,) in own.execute(
+            "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%.inbox_messages%'")}
+
+
+@pytest.mark.parametrize("renames, mode, names", [
+    (False, "session", set()), (False, "transaction", set()), (True, "session", set()), (True, "transaction", {"PGBOUNCER"})])
+def test_two_builds_and_two_schemas_work_through_one_pooler(
+        ends, make_pooler, earlier_program, make_inboxd, start_inboxd, handler, postgres, streams, make_topic, topic, group, inbox,
+        database, renames, mode, names):
+    """An earlier inboxd has other texts for some statements. A pooler that renames statements (PgBouncer from 1.21 on, between
+    transactions) gets named ones, and each of its few sessions gets what another session has prepared."""
+    size = {} if mode == "session" else {"default_pool_size": 4}
+    between = make_pooler(postgres.port, mode, renames, **size, **({"max_prepared_statements": 50} if renames else {}))
+    access = {"port": between.port}
+    other, elsewhere = ends.enter_context(contextlib.closing(Inbox(inbox.conninfo, "other"))), make_topic()
+    earlier = make_inboxd(postgres=access, inbox={"instance": "earlier"})
+    earlier.program = earlier_program
+    earlier.start("run")
+    sidecars = (start_inboxd(postgres=access), earlier, start_inboxd(
+        postgres=access, inbox={"schema": "other"}, kafka={"topics": [elsewhere], "group.id": group + "_other"}))
+    eventually(lambda: inbox.value("SELECT count(DISTINCT owner) FROM inbox.inbox_offsets") == 2)
+    *ours, theirs = clients = [handler(sidecar, always(DONE)) for sidecar in sidecars]
+    for first in range(0, 400, 100):
+        for one in (topic, elsewhere):
+            produce_all(streams, one, 100, first=first)
+        for view in (inbox, other):
+            view.wait_processed(first + 100)
+        if first == 200:
+            with postgres.connect() as own:
+                own.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'inboxd/%'")
+    assert_whole(inbox, 400, *ours)
+    assert_whole(other, 400, theirs)
+    assert {row["topic"] for row in other.messages()} == {elsewhere}
+    assert all(client.deliveries for client in clients)
+    assert kinds_of_names(between.port, database) == names
+    for sidecar in sidecars:
+        assert bool(log_events(sidecar, "statements_unprepared")) == (not names)
+        assert "class=stale" not in sidecar.stderr
+
+
+def test_a_failover_behind_a_pooler_prepares_again(ends, make_pooler, make_server, make_standby, look, start_inboxd, handler,
+                                                   streams, topic):
+    """The pooler knows the statements, and the sessions of the new primary do not have them."""
+    primary = make_server(synchronous_standby_names="*")
+    standby = make_standby(primary)
+    proxy = ends.enter_context(Proxy(primary.port))
+    between = make_pooler(proxy.port, "transaction", renames=True, default_pool_size=4)
+    sidecar = start_inboxd(postgres={"port": between.port, "dbname": "postgres"})
+    client = handler(sidecar, always(DONE))
+    produce_all(streams, topic, 200)
+    client.wait_count(100)
+    primary.crash()
+    standby.promote()
+    proxy.lead_to(standby.port)
+    again = reconnected(sidecar, handler)
+    produce_all(streams, topic, 200, first=200)
+    assert_processed(look(standby), 400)
+    assert len({delivery.event_id for delivery in client.deliveries + again.deliveries}) == 400
+    assert kinds_of_names(between.port, "postgres") == {"PGBOUNCER"}
+    assert "class=stale" not in sidecar.stderr and not log_events(sidecar, "statements_unprepared")

@@ -79,6 +79,7 @@ class Sidecar:
                      if not name.startswith(("INBOXD_", "PYTEST_"))}
         self.env = {**inherited, **SANITIZERS, **(env or {})}
         self.user = None  # its database user; None: the one of its configuration
+        self.program = binary()
         self.migrated = False  # whether its schema is there already, with the grants of the roles
         self.process = None
         self.write_configuration()
@@ -96,7 +97,7 @@ class Sidecar:
         stderr."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
         env = self.env if arguments else {**self.env, **self._as_user()}
-        command = [binary(), *(arguments or self._run()), "-c", self.config_file]
+        command = [self.program, *(arguments or self._run()), "-c", self.config_file]
         self.process = process.spawn(command, self.log, env=env, cwd=self.directory, errors=errors)
         if ready:
             self.wait_ready()
@@ -159,7 +160,7 @@ class Sidecar:
 
     def command(self, *arguments, env=None, timeout=60):
         """Runs one command of the program with the same configuration."""
-        return subprocess.run([binary(), *arguments, "-c", self.config_file], capture_output=True,
+        return subprocess.run([self.program, *arguments, "-c", self.config_file], capture_output=True,
                               text=True, env={**self.env, **(env or {})}, timeout=timeout,
                               cwd=self.directory)
 
