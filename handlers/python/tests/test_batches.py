@@ -71,6 +71,47 @@ def test_a_cancelled_task_of_the_program_is_a_failure(sidecar, start, ordered, s
     assert statuses(sidecar) == {1: "retry", 2: "skipped" if ordered else "retry", 3: "retry"}
 
 
+async def sets_verdicts(batch):
+    await asyncio.sleep(0)
+    batch[0].set_verdict(inboxd.Dead("no"))
+
+
+def test_a_coroutine_that_a_function_for_batches_returns_is_run(sidecar, start):
+    start(lambda batch: sets_verdicts(batch), batches=True)
+    sidecar.accept()
+    sidecar.batch({}, {})
+    assert statuses(sidecar) == {1: "dead", 2: "done"}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [(inboxd.Snooze(3), "snooze"), (inboxd.Done(emit=[inboxd.Emit("made", topic="t")]), "retry"), (["a", "result"], "done")],
+)
+def test_what_a_function_for_batches_returns_is_not_dropped(sidecar, start, value, status, is_async):
+    async def function(batch):
+        return value
+
+    start(function if is_async else lambda batch: value, batches=True)
+    sidecar.accept()
+    sidecar.batch({}, {})
+    assert statuses(sidecar) == {1: status, 2: status}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_verdict_that_was_not_awaited_is_a_retry(sidecar, start, is_async):
+    def function(batch):
+        batch[0].set_verdict(sets_verdicts(batch))
+
+    async def async_function(batch):
+        function(batch)
+
+    start(async_function if is_async else function, batches=True)
+    sidecar.accept()
+    sidecar.batch({}, {})
+    assert statuses(sidecar) == {1: "retry", 2: "done"}
+
+
 def test_in_an_ordered_batch_it_is_the_verdict_for_the_first_of_each_key(sidecar, start):
     def function(batch):
         raise ValueError

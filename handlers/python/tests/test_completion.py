@@ -1,5 +1,9 @@
 """complete() without a database: the statement, and what happens to its errors. tests/languages has it with PostgreSQL."""
 
+import asyncio
+import contextlib
+from types import SimpleNamespace
+
 import inboxd
 import pytest
 
@@ -24,7 +28,12 @@ class Connection:
 
 
 class AsyncConnection(Connection):
+    def __init__(self, slow=False):
+        super().__init__()
+        self.slow = slow
+
     async def execute(self, query, values):
+        await asyncio.sleep(60 if self.slow else 0)
         super().execute(query, values)
 
 
@@ -70,6 +79,72 @@ def test_an_async_connection_is_awaited(sidecar, start):
         await delivery.complete(connection)
 
     assert answer_to(function, sidecar, start) == {"status": "settled"}
+    assert connection.calls == [("SELECT inbox.complete(%s::text)", ["1.1.17"])]
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+@pytest.mark.parametrize("how", ["forgotten", "returned", "of a thread", "in a task"])
+def test_a_completion_that_is_not_awaited_is_refused(sidecar, start, how, is_batch):
+    """It is dead, because another attempt would make the effects again."""
+
+    async def function(one):
+        if how == "in a task":
+            tasks.append(asyncio.ensure_future(slow(one.complete(AsyncConnection(slow=True)))))
+            await asyncio.sleep(0.01)
+        else:
+            completion = one.complete(connection)
+            if how == "returned":
+                return completion
+        return None
+
+    async def slow(completion):
+        await completion
+
+    tasks, connection = [], AsyncConnection()
+    start((lambda one: one.complete(connection) and None) if how == "of a thread" else function, batches=is_batch)
+    sidecar.accept()
+    if is_batch:
+        sidecar.batch({}, {})
+        answers = list(sidecar.answers().values())
+    else:
+        sidecar.deliver(1)
+        answers = [sidecar.answer()]
+    assert {(answer["status"], answer["code"]) for answer in answers} == {("dead", "NOT_AWAITED")}
+    assert "await delivery.complete" in answers[0]["reason"]
+    assert connection.calls == []
+
+
+def test_the_transaction_must_be_open_when_the_completion_is_awaited(sidecar, start):
+    connection = AsyncConnection()
+
+    async def function(delivery):
+        completion = delivery.complete(connection)
+        connection.autocommit, connection.info.transaction_status = True, 0
+        await completion
+
+    assert "needs an open transaction" in answer_to(function, sidecar, start)["reason"]
+    assert connection.calls == []
+
+
+@pytest.mark.parametrize("value", [None, "postgresql://", object()])
+def test_what_is_no_transaction_is_refused_by_name(sidecar, start, value):
+    answer = answer_to(lambda delivery: delivery.complete(value), sidecar, start)
+    assert answer["code"] == "TypeError"
+    assert f"a {type(value).__name__} is none" in answer["reason"]
+
+
+def test_a_connection_whose_cursors_execute(sidecar, start):
+    """As one of psycopg2."""
+
+    class Cursors(Connection):
+        execute = property()
+
+        @contextlib.contextmanager
+        def cursor(self):
+            yield SimpleNamespace(execute=lambda *call: self.calls.append(call), fetchone=lambda: ("",))
+
+    connection = Cursors()
+    assert answer_to(lambda delivery: delivery.complete(connection), sidecar, start) == {"status": "settled"}
     assert connection.calls == [("SELECT inbox.complete(%s::text)", ["1.1.17"])]
 
 

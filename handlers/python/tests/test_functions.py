@@ -1,13 +1,18 @@
 """What a function returns or raises becomes the answer."""
 
 import asyncio
+import datetime
 import decimal
+import functools
 import json
 import threading
 import time
+import uuid
 
 import inboxd
+import psycopg2
 import pytest
+import sqlalchemy.exc
 
 
 def returning(value):
@@ -24,6 +29,33 @@ def raising(error):
 def of(package, name, text):
     """An error like one of a driver."""
     return type(name, (Exception,), {"__module__": f"{package}.errors"})(text)
+
+
+def wrapped(error, text="of a framework"):
+    """As Django raises it."""
+    outer = RuntimeError(text)
+    outer.__cause__ = error
+    return outer
+
+
+def by_sqlalchemy(error):
+    return sqlalchemy.exc.DBAPIError("SELECT 1", {}, error)
+
+
+def group(*errors):
+    """Like an ExceptionGroup, which Python 3.10 does not have."""
+    error = RuntimeError("2 sub-exceptions")
+    error.exceptions = errors
+    return error
+
+
+class Panic(BaseException):
+    """As of a Rust extension."""
+
+
+class NoText(Exception):
+    def __str__(self):
+        raise ValueError
 
 
 class DatabaseError(Exception):
@@ -49,6 +81,7 @@ class DatabaseError(Exception):
         ),
         (returning(inboxd.SETTLED), {"status": "settled"}),
         (returning(inboxd.Dead("no")), {"status": "dead", "reason": "no"}),
+        (returning(inboxd.Retry), {"status": "retry"}),
         (
             raising(inboxd.Retry("503", delay=1.5, code="UP")),
             {"status": "retry", "delay_ms": 1500, "reason": "503", "code": "UP"},
@@ -93,6 +126,13 @@ def test_the_verdict(sidecar, start, function, expected):
         (of("asyncpg", "InterfaceError", "connection is closed"), "snooze"),
         (of("asyncpg", "InterfaceError", "another operation is in progress"), "retry"),
         (ConnectionRefusedError("of an HTTP server"), "retry"),
+        (psycopg2.OperationalError("could not connect"), "snooze"),
+        (psycopg2.InterfaceError("connection already closed"), "snooze"),
+        (psycopg2.DatabaseError("error with status PGRES_TUPLES_OK and no message from the libpq"), "snooze"),
+        (psycopg2.ProgrammingError("no results to fetch"), "retry"),
+        (by_sqlalchemy(psycopg2.OperationalError("server closed the connection")), "snooze"),
+        (sqlalchemy.exc.TimeoutError("QueuePool limit of size 5 overflow 10 reached"), "snooze"),
+        (group(ValueError("x"), psycopg2.OperationalError("server closed the connection")), "snooze"),
     ],
 )
 def test_a_database_that_is_away_spends_no_attempt(sidecar, start, error, status):
@@ -115,6 +155,160 @@ def test_an_async_function_is_answered_alike(sidecar, start):
     assert sidecar.answer(1) == {"status": "done", "result": {"order": 1}}
     sidecar.deliver(2)
     assert sidecar.answer(2) == {"status": "dead", "reason": "second"}
+
+
+async def a_coroutine(delivery):
+    await asyncio.sleep(0)
+    return {"ran": delivery.event.id}
+
+
+async def ends_with(error):
+    await asyncio.sleep(0)
+    raise error
+
+
+def decorated(function):
+    @functools.wraps(function)
+    def call(delivery):
+        return function(delivery)
+
+    return call
+
+
+async def nested(delivery):
+    return a_coroutine(delivery)
+
+
+@pytest.mark.parametrize("function", [lambda delivery: a_coroutine(delivery), decorated(a_coroutine), nested])
+def test_a_coroutine_that_a_function_returns_is_run(sidecar, start, function):
+    start(function)
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer() == {"status": "done", "result": {"ran": "A1"}}
+
+
+def test_a_coroutine_that_a_function_returns_fails_and_is_cancelled_like_another_one(sidecar, start):
+    cancelled = threading.Event()
+
+    async def work(delivery):
+        if delivery.event.id == "A1":
+            raise inboxd.Dead("no")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+
+    start(lambda delivery: work(delivery))
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer() == {"status": "dead", "reason": "no"}
+    sidecar.deliver(2)
+    time.sleep(0.1)
+    sidecar.send(method="cancel", params={"delivery": "d2", "reason": "timeout"})
+    assert cancelled.wait(10)
+
+
+def a_generator(delivery):
+    yield delivery
+
+
+async def an_async_generator(delivery):
+    yield delivery
+
+
+class Callable:
+    def __call__(self, delivery):
+        yield delivery
+
+
+@pytest.mark.parametrize("function", [a_generator, an_async_generator, functools.partial(a_generator), Callable()])
+def test_a_generator_is_refused_when_it_is_registered(function):
+    with pytest.raises(TypeError, match="has no yield"):
+        inboxd.Handler("billing").on()(function)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (lambda: a_generator(1), "generator"),
+        (lambda: inboxd.Emit("made", topic="t"), "return Done(emit=[…])"),
+        (lambda: [inboxd.Emit("made", topic="t")], "return Done(emit=[…])"),
+        (lambda: ValueError("no"), "ValueError: no"),
+        (lambda: ValueError, "the class"),
+        (lambda: inboxd.Done(emit=[{"type": "made"}]), "AttributeError"),
+    ],
+)
+def test_what_is_no_result_is_a_failure(sidecar, start, value, reason):
+    start(lambda delivery: value())
+    sidecar.accept()
+    sidecar.deliver(1)
+    answer = sidecar.answer()
+    assert answer["status"] == "retry"
+    assert reason in answer["reason"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [decimal.Decimal("1.50000000000000000001"), datetime.date(2026, 11, 28), uuid.UUID(int=7), inboxd.Event({"id": "A"})],
+)
+def test_values_that_the_library_gives_are_results_and_data_of_events(sidecar, start, value):
+    start(lambda delivery: inboxd.Done({"v": value}, [inboxd.Emit("made", topic="t", data={"v": value})]))
+    sidecar.accept()
+    sidecar.deliver(1)
+    message = json.loads(sidecar._lines.readline(), parse_float=decimal.Decimal)["result"]
+    expected = value if isinstance(value, decimal.Decimal) else dict(value) if isinstance(value, inboxd.Event) else str(value)
+    assert (message["result"], message["emit"][0]["data"]) == ({"v": expected}, {"v": expected})
+
+
+@pytest.mark.parametrize("data", [{}, [], "", 0, False])
+def test_empty_data_of_an_event_is_data(sidecar, start, data):
+    start(returning(inboxd.Done(emit=[inboxd.Emit("x", topic="t", data=data)])))
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer()["emit"] == [{"type": "x", "topic": "t", "data": data}]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (wrapped(inboxd.Dead("no", code="SCHEMA")), {"status": "dead", "reason": "no", "code": "SCHEMA"}),
+        (group(ValueError("x"), wrapped(inboxd.Snooze(5))), {"status": "snooze", "delay_ms": 5000}),
+        (wrapped(DatabaseError("IB001")), {"status": "settled"}),
+        (by_sqlalchemy(DatabaseError("IB001")), {"status": "settled"}),
+        (
+            wrapped(DatabaseError("40P01")),
+            {"status": "snooze", "delay_ms": 1000, "reason": "RuntimeError: of a framework", "code": "40P01"},
+        ),
+        (wrapped(DatabaseError("23505")), {"status": "retry", "reason": "RuntimeError: of a framework", "code": "23505"}),
+    ],
+)
+def test_an_error_in_another_one_counts(sidecar, start, error, expected):
+    start(raising(error))
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer() == expected
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("error", [Panic("panicked"), SystemExit(3), pytest.fail.Exception("no")])
+def test_an_error_that_is_no_exception_is_a_failure(sidecar, start, is_async, error):
+    async def function(delivery):
+        if delivery.event.id == "A1":
+            raise error
+
+    start(function if is_async else lambda delivery: raising(error)(delivery) if delivery.event.id == "A1" else None)
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer()["status"] == "retry"
+    sidecar.deliver(2)
+    assert sidecar.answer(2) == {"status": "done"}
+
+
+def test_an_error_without_a_text_is_a_retry(sidecar, start):
+    start(raising(NoText()))
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer() == {"status": "retry", "reason": "NoText", "code": "NoText"}
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1: {2}}])
@@ -151,6 +345,22 @@ def test_on_error_chooses_the_verdict(sidecar, start):
 
 def test_an_on_error_that_fails_changes_nothing(sidecar, start):
     start(raising(inboxd.Dead("no")), on_error=lambda delivery, error: 1 // 0)
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer() == {"status": "dead", "reason": "no"}
+
+
+def test_what_on_error_returns_must_be_a_verdict(sidecar, start):
+    start(raising(inboxd.Dead("no")), on_error=lambda delivery, error: True)
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert sidecar.answer() == {"status": "dead", "reason": "no"}
+    with pytest.raises(TypeError, match="on_error must not be async"):
+        inboxd.Handler("billing", on_error=a_coroutine)
+
+
+def test_an_on_error_that_ends_with_no_exception_changes_nothing(sidecar, start):
+    start(raising(inboxd.Dead("no")), on_error=lambda delivery, error: raising(Panic())(delivery))
     sidecar.accept()
     sidecar.deliver(1)
     assert sidecar.answer() == {"status": "dead", "reason": "no"}

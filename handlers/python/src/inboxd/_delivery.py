@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
+import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, overload
 
-from . import _completion
+from . import _database
 from ._event import Event, parse_time
 from ._verdicts import Cancelled, Dead, Emit, Verdict, to_json
 
 if TYPE_CHECKING:
-    from ._completion import AsyncTransaction, SyncTransaction
+    from ._database import AsyncTransaction, DbapiTransaction, SyncTransaction, Transaction
     from ._session import Group, Session
 
 Header = tuple[str | bytes, str | bytes | None]
@@ -29,6 +30,7 @@ class Delivery:
 
     __slots__ = (
         "_completed",
+        "_completion",
         "_deadline",
         "_group",
         "_members",
@@ -56,6 +58,7 @@ class Delivery:
         self._deadline = now + session.timeout
         self._started = False
         self._completed = False
+        self._completion: Any = None  # the coroutine of the last call of complete()
         self._verdict: Any = UNSET
         self._stop_work: Callable[[], object] | None = None
 
@@ -129,15 +132,16 @@ class Delivery:
     def complete(self, transaction: AsyncTransaction, result: Any = None, emit: Sequence[Emit] = ()) -> Awaitable[None]: ...
 
     @overload
-    def complete(self, transaction: SyncTransaction, result: Any = None, emit: Sequence[Emit] = ()) -> None: ...
-
     def complete(
-        self, transaction: SyncTransaction | AsyncTransaction, result: Any = None, emit: Sequence[Emit] = ()
-    ) -> Awaitable[None] | None:
+        self, transaction: SyncTransaction | DbapiTransaction, result: Any = None, emit: Sequence[Emit] = ()
+    ) -> None: ...
+
+    def complete(self, transaction: Transaction, result: Any = None, emit: Sequence[Emit] = ()) -> Awaitable[None] | None:
         """Completes the message in your transaction: its effects and the completion commit together, or neither.
 
-        ``transaction`` is a connection (or a cursor) of psycopg 3 or asyncpg with an open transaction, to the database of the
-        inbox. Await the call if the connection is asynchronous. The function then just returns.
+        ``transaction`` is a connection (or a cursor) of psycopg 3, psycopg2 or asyncpg, a session or connection of SQLAlchemy,
+        or ``django.db.connection``, with an open transaction, to the database of the inbox. Await the call if the connection is
+        asynchronous: a message is dead if its function did not. The function then just returns.
 
         ``ClaimLost``: the message is not yours any more. Let the exception pass, so that the transaction rolls back.
         """
@@ -149,15 +153,25 @@ class Delivery:
         if emit:
             types.append("text::jsonb")
             values.append(to_json([event.members() for event in emit]))
-        return _completion.complete(transaction, types, values, self._complete)
+        return _complete(transaction, types, values, [self])
+
+    def _require_awaited(self) -> None:
+        """Dead, if the function called complete() without waiting for it: the effects may have happened, and would again."""
+        pending, self._completion = self._completion, None
+        if pending is None or self._completed or inspect.getcoroutinestate(pending) == inspect.CORO_CLOSED:
+            return
+        if inspect.getcoroutinestate(pending) == inspect.CORO_CREATED:
+            pending.close()
+        raise Dead(
+            "complete() was called and not awaited, so the effects of this attempt may have been committed without it:"
+            " write `await delivery.complete(…)`",
+            code="NOT_AWAITED",
+        )
 
     def _cancel(self, reason: str) -> None:
         self.cancelled = reason
         if self._stop_work is not None:
             self._stop_work()
-
-    def _complete(self) -> None:
-        self._completed = True
 
     def lane(self, ordering: str) -> Lane:
         """What messages that must be processed one after the other have in common. A message without order has its own."""
@@ -206,11 +220,9 @@ class Batch(Sequence[Delivery]):
     def complete(self, transaction: AsyncTransaction, results: Sequence[Any] | None = None) -> Awaitable[None]: ...
 
     @overload
-    def complete(self, transaction: SyncTransaction, results: Sequence[Any] | None = None) -> None: ...
+    def complete(self, transaction: SyncTransaction | DbapiTransaction, results: Sequence[Any] | None = None) -> None: ...
 
-    def complete(
-        self, transaction: SyncTransaction | AsyncTransaction, results: Sequence[Any] | None = None
-    ) -> Awaitable[None] | None:
+    def complete(self, transaction: Transaction, results: Sequence[Any] | None = None) -> Awaitable[None] | None:
         """Completes, in your transaction, every message that has no verdict by ``Delivery.set_verdict()``: all or none.
 
         ``results`` has one result, or None, for each of these messages. See ``Delivery.complete()``.
@@ -221,12 +233,7 @@ class Batch(Sequence[Delivery]):
         if results is not None:
             types.append("text[]::jsonb[]")
             values.append([None if result is None else to_json(result) for result in results])
-
-        def on_success() -> None:
-            for delivery in chosen:
-                delivery._complete()
-
-        return _completion.complete(transaction, types, values, on_success)
+        return _complete(transaction, types, values, chosen)
 
     def split(self) -> list[list[Delivery]]:
         """The deliveries of each lane, in order."""
@@ -234,6 +241,23 @@ class Batch(Sequence[Delivery]):
         for delivery in self._deliveries:
             lanes.setdefault(delivery.lane(self._ordering), []).append(delivery)
         return list(lanes.values())
+
+
+def _complete(
+    transaction: Transaction, types: Sequence[str], values: Sequence[Any], deliveries: Sequence[Delivery]
+) -> Awaitable[None] | None:
+    """Calls ``inbox.complete(values…)``, each cast to its type."""
+    query = "SELECT inbox.complete({})".format(", ".join(f"{{}}::{cast}" for cast in types))
+
+    def mark(_: Any) -> None:
+        for delivery in deliveries:
+            delivery._completed = True
+
+    pending: Awaitable[None] | None = _database.call(transaction, query, values, "complete", mark)
+    if pending is not None:
+        for delivery in deliveries:
+            delivery._completion = pending
+    return pending
 
 
 def _text(value: Any) -> str | bytes:

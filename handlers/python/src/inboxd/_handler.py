@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import json
 import logging
 import os
@@ -80,6 +81,8 @@ class Handler:
     ) -> None:
         if workers < 1:
             raise ValueError("workers must be 1 or more")
+        if inspect.iscoroutinefunction(on_error):
+            raise TypeError("on_error must not be async: nobody would await it")
         self.name = name
         self._socket = socket
         self._consumer = consumer

@@ -38,16 +38,17 @@ class Routes:
         self._found: dict[tuple[str, str], Route | None] = {}
 
     def add(self, topic: str | None, types: str | Iterable[str], function: Function, takes_batch: bool) -> None:
-        """ValueError if there is an equal subscription."""
+        """ValueError if there is an equal subscription. TypeError if a call of the function would not run it."""
+        called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+        if any(test(one) for test in (inspect.isgeneratorfunction, inspect.isasyncgenfunction) for one in (function, called)):
+            raise TypeError(f"{function!r} is a generator, which nobody runs: a function returns its result and has no yield")
+        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
         topic = None if topic == "*" else topic
         names: list[str | None] = [types] if isinstance(types, str) else list(types)
         names = [None if name == "*" else name for name in names]
         for name in names or [None]:
             if any((route.topic, route.type) == (topic, name) for route in self._routes):
                 raise ValueError(f"two functions for topic {topic or '*'} and type {name or '*'}")
-            is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-                getattr(function, "__call__", None)  # noqa: B004
-            )
             self._routes.append(Route(topic, name, function, takes_batch, is_async))
         self._found.clear()
 

@@ -76,9 +76,9 @@ class Session(asyncio.Protocol):
         self.draining = False
         self.refusal: Mapping[str, Any] | None = None
         self._terms = terms
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self.ended: asyncio.Future[None] = self.loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._parts: list[bytes] = []  # of a line that has not ended
@@ -93,7 +93,7 @@ class Session(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._timer = self._loop.call_later(HELLO_TIMEOUT, self._fail, "no reply to hello")
+        self._timer = self.loop.call_later(HELLO_TIMEOUT, self._fail, "no reply to hello")
         self.send({"id": HELLO_ID, "method": "hello", "params": self._terms.hello})
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -176,7 +176,7 @@ class Session(asyncio.Protocol):
         if not isinstance(params.get("event"), dict) or not isinstance(params.get("delivery"), dict):
             self._refuse(message, -32602, "deliver needs a delivery and an event")
             return
-        delivery = Delivery(self, message["id"], params, self._loop.time(), None)
+        delivery = Delivery(self, message["id"], params, self.loop.time(), None)
         self._open[delivery.id] = delivery
         self._terms.accept(self, [delivery], None)
 
@@ -186,7 +186,7 @@ class Session(asyncio.Protocol):
             self._refuse(message, -32602, "deliver_batch needs entries")
             return
         group = Group(message["id"], len(entries))
-        now = self._loop.time()
+        now = self.loop.time()
         deliveries = [Delivery(self, entry["id"], entry, now, group) for entry in entries]
         self._open.update((delivery.id, delivery) for delivery in deliveries)
         self._terms.accept(self, deliveries, group)
@@ -225,13 +225,13 @@ class Session(asyncio.Protocol):
             self._write(f'{{"jsonrpc":"2.0","id":{json.dumps(delivery.id)},"result":{{{answer.members}}}}}\n')
 
     def extend(self, delivery: Delivery, seconds: float) -> None:
-        delivery._deadline = self._loop.time() + seconds
+        delivery._deadline = self.loop.time() + seconds
         params = {"delivery": delivery.id, "timeout_ms": max(round(seconds * 1000), 1)}
         self.send({"method": "extend", "params": params})
 
     def _tick(self) -> None:
         """Extends what has less than two thirds of its time left, the last time until ``extend_up_to``."""
-        now = self._loop.time()
+        now = self.loop.time()
         for delivery in list(self._open.values()):
             is_due = delivery._deadline - now < self.timeout * 2 / 3
             new = min(now + self.timeout, delivery._received + self._terms.extend_up_to)
@@ -239,7 +239,7 @@ class Session(asyncio.Protocol):
                 self.extend(delivery, new - now)
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(self.timeout / 4, self._tick)
+        self._timer = self.loop.call_later(self.timeout / 4, self._tick)
 
     # The end
 
@@ -280,9 +280,9 @@ class Session(asyncio.Protocol):
             return
         self._flush_is_due = True
         if threading.get_ident() == self._thread:
-            self._loop.call_soon(self._flush)
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._flush)
+            self.loop.call_soon(self._flush)
+        elif not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._flush)
 
     def _flush(self) -> None:
         self._flush_is_due = False  # first: a line that a thread adds from now on schedules another flush

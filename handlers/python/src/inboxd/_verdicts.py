@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import inspect
 import json
 import logging
 import re
-from collections.abc import Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any, NamedTuple
+from uuid import UUID
 
 log = logging.getLogger("inboxd")
 
@@ -21,6 +26,10 @@ _AWAY_DELAY = 1.0
 CLAIM_LOST = "IB001"
 # SQLSTATEs that the message has not caused: connection, standby, deadlock, no resources, a lock of others, shutdown.
 _AWAY = ("08", "25006", "40", "53", "55006", "55P03", "57P")
+# Errors of drivers and pools without a SQLSTATE: the connection is lost, or there is none.
+_AWAY_ERRORS = {("psycopg", "OperationalError"), ("psycopg2", "OperationalError"), ("sqlalchemy", "TimeoutError")}
+_CLOSED_ERRORS = {("asyncpg", "InterfaceError"), ("psycopg2", "InterfaceError")}  # if the text says that it is closed
+_MOST_CAUSES = 100
 _LOST = re.compile(r"claim (\S+) is lost")
 
 
@@ -83,7 +92,8 @@ class ClaimLost(Exception):
 class Emit:
     """An event that inboxd publishes when it stores the verdict. Give a ``topic`` or an ``aggregate``, and a ``type``.
 
-    ``data`` is a JSON value, or bytes. None is a tombstone.
+    ``data`` is a JSON value, or bytes. None is a tombstone. A Decimal, datetime, date or UUID, and any mapping, is written as
+    JSON.
     """
 
     type: str
@@ -97,8 +107,10 @@ class Emit:
     subject: str | None = None
 
     def members(self) -> dict[str, Any]:
-        members = {name: value for name, value in vars(self).items() if value is not None and value != {}}
-        if isinstance(self.data, bytes):
+        members = {name: value for name, value in vars(self).items() if value is not None}
+        if not self.headers:
+            members.pop("headers", None)
+        if isinstance(self.data, (bytes, bytearray, memoryview)):
             members["data_base64"] = base64.b64encode(members.pop("data")).decode()
         return members
 
@@ -141,19 +153,43 @@ _WITHOUT_RESULT = '"status":"done","result":{"inboxd":"result not stored: the an
 
 def to_json(value: Any) -> str:
     """ValueError or TypeError if it is not a JSON value."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    text = _ENCODER.encode(value)
+    return _NUMBER.sub(r"\1", text) if _MARK in text else text
+
+
+_MARK = secrets.token_hex(16)  # the JSON encoder writes no number as a text of ours: it is marked, and gets its form at the end
+_NUMBER = re.compile(f'"{_MARK}([^"]*)"')
+
+
+def _as_json(value: Any) -> Any:
+    """The values that the library or a driver gives, as JSON. A Decimal keeps its digits."""
+    if isinstance(value, Decimal) and value.is_finite():
+        return f"{_MARK}{value}"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_as_json)
 
 
 def answer_to(returned: Any, completed: bool) -> Answer:
-    """The answer for what a function has returned. ValueError or TypeError: its events cannot be emitted."""
-    if isinstance(returned, Verdict):
-        return _answer_with(returned)
+    """The answer for what a function has returned. An exception: it has returned no result, or its events cannot be emitted."""
+    if returned is None:
+        return SETTLED_ANSWER if completed else DONE
+    error = error_in(returned)
+    if isinstance(error, Verdict):
+        return _answer_with(error)
+    if error is not None:
+        raise error
     if completed and isinstance(returned, Done) and returned.emit:
         raise ValueError("the events of Done are lost, because the message is completed: give them to complete(…, emit=…)")
     if completed or returned is SETTLED:
         return SETTLED_ANSWER
-    if returned is None:
-        return DONE
     done = returned if isinstance(returned, Done) else Done(returned)
     members = DONE.members
     if done.result is not None:
@@ -167,33 +203,105 @@ def answer_to(returned: Any, completed: bool) -> Answer:
     return Answer(members, True, SKIPPED.members if done.emit else _WITHOUT_RESULT)
 
 
-def answer_to_error(error: Exception) -> Answer:
+def error_in(returned: Any) -> Exception | None:
+    """The verdict, the exception or the mistake that a function has returned; None if it is a result.
+
+    As a result, each of them would be dropped without a word, and the message would be done.
+    """
+    if isinstance(returned, Exception):
+        return returned
+    if isinstance(returned, type) and issubclass(returned, BaseException):
+        return returned() if issubclass(returned, Verdict) else TypeError(f"the function has returned the class {returned!r}")
+    if isinstance(returned, BaseException):
+        return TypeError(f"the function has returned {returned!r}: raise it")
+    several = returned if isinstance(returned, (list, tuple)) else (returned,)
+    if any(isinstance(one, Emit) for one in several):
+        return TypeError("the function has returned an event without Done: return Done(emit=[…])")
+    if inspect.isawaitable(returned):
+        if inspect.iscoroutine(returned):
+            returned.close()
+        return TypeError("the verdict is a coroutine that was not awaited")
+    if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        return TypeError("the function has returned a generator, which nobody runs: a function returns its result")
+    return None
+
+
+def answer_to_error(error: BaseException) -> Answer:
     """The answer for an exception: a verdict, a failure that the message did not cause, or a retry."""
-    if isinstance(error, Verdict):
-        return _answer_with(error)
-    if isinstance(error, ClaimLost) or sqlstate(error) == CLAIM_LOST:
+    meant = meaning(error)
+    if isinstance(meant, Verdict):
+        return _answer_with(meant)
+    if meant is not None:
         # The answer does not matter any more. This one makes inboxd look at the row at once.
         return Answer(SETTLED_ANSWER.members, False)
-    reason = f"{type(error).__name__}: {error}"
-    if is_away(error):
-        return _answer_with(Snooze(_AWAY_DELAY, reason, code=sqlstate(error)))
-    return _answer_with(Retry(reason, code=sqlstate(error) or type(error).__name__))
+    away = _away(error)
+    if away is not None:
+        return _answer_with(Snooze(_AWAY_DELAY, describe(error), code=_own_sqlstate(away)))
+    return _answer_with(Retry(describe(error), code=sqlstate(error) or type(error).__name__))
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """The error and what it wraps: the members of a group, the error of the driver in one of SQLAlchemy, the cause."""
+    found: list[BaseException] = []
+    waiting: list[Any] = [error]
+    while waiting and len(found) < _MOST_CAUSES:
+        one = waiting.pop()
+        if isinstance(one, BaseException) and not any(one is other for other in found):
+            found.append(one)
+            members = getattr(one, "exceptions", ())  # of an ExceptionGroup
+            inner = reversed(members) if isinstance(members, (list, tuple)) else ()
+            waiting += [one.__cause__, getattr(one, "orig", None), *inner]
+    return found
+
+
+def meaning(error: BaseException) -> Verdict | ClaimLost | None:
+    """The verdict or the lost claim that an exception is, or wraps. The outermost one counts."""
+    for one in causes(error):
+        if isinstance(one, (Verdict, ClaimLost)):
+            return one
+        if _own_sqlstate(one) == CLAIM_LOST:
+            return ClaimLost(str(one))
+    return None
+
+
+def describe(error: BaseException) -> str:
+    """Type and text, also if the text cannot be made."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
 
 
 def sqlstate(error: BaseException) -> str | None:
-    code = getattr(error, "sqlstate", None)
+    """The SQLSTATE of an error of a driver, also of one that it wraps."""
+    return next(filter(None, map(_own_sqlstate, causes(error))), None)
+
+
+def _own_sqlstate(error: BaseException) -> str | None:
+    code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)  # psycopg2 has the latter
     return code if isinstance(code, str) else None
 
 
 def is_away(error: BaseException) -> bool:
     """True if the database caused the failure, not the message: such an attempt is not counted."""
-    code = sqlstate(error)
+    return _away(error) is not None
+
+
+def _away(error: BaseException) -> BaseException | None:
+    """The error that says so."""
+    return next(filter(_says_away, causes(error)), None)
+
+
+def _says_away(error: BaseException) -> bool:
+    code = _own_sqlstate(error)
     if code is not None:
         return code.startswith(_AWAY)
     bases = {(base.__module__.partition(".")[0], base.__name__) for base in type(error).__mro__}
-    if ("psycopg", "OperationalError") in bases or (("asyncpg", "InterfaceError") in bases and "closed" in str(error)):
+    if bases & _AWAY_ERRORS or (bases & _CLOSED_ERRORS and "closed" in str(error)):
         return True
-    return isinstance(error, (OSError, TimeoutError)) and _passed_through(error, "asyncpg")
+    if type(error).__name__ == "DatabaseError" and type(error).__module__ == "psycopg2":
+        return True  # libpq lost the connection: an error of the server has a SQLSTATE and a class of its own
+    return isinstance(error, (OSError, TimeoutError, asyncio.TimeoutError)) and _passed_through(error, "asyncpg")
 
 
 def _passed_through(error: BaseException, package: str) -> bool:
@@ -223,7 +331,7 @@ def _result(value: Any) -> str:
         if len(text) <= _RESULT_MAX:
             return text
         why = f"{len(text)} bytes"
-    except (TypeError, ValueError, RecursionError) as error:
-        why = str(error)
+    except Exception as error:  # a value may have methods of its own
+        why = describe(error)
     log.warning("a result is not stored: %s", why)
     return to_json({"inboxd": f"result not stored: {why}"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import queue
 import threading
@@ -17,11 +18,15 @@ from ._verdicts import (
     SKIPPED,
     Answer,
     ClaimLost,
+    Done,
     Snooze,
     Verdict,
     answer_to,
     answer_to_error,
+    describe,
+    error_in,
     is_away,
+    meaning,
 )
 
 log = logging.getLogger("inboxd")
@@ -98,8 +103,7 @@ class Dispatcher:
             if route.takes_batch:
                 batches.setdefault(route, []).append(delivery)
             elif route.is_async:
-                task = self._start_task(self._process(session, delivery, route))
-                delivery._stop_work = task.cancel
+                self._start_function(self._process(session, delivery, route), [delivery])
             else:
                 self._workers.submit(lambda item=delivery, to=route: self._process_in_thread(session, item, to))  # type: ignore[misc]
         for route, together in batches.items():
@@ -111,6 +115,44 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def _start_function(self, coroutine: Any, deliveries: Sequence[Delivery]) -> asyncio.Task[Any]:
+        """A task that runs a function. It is cancelled when each of the deliveries is."""
+        task = self._start_task(coroutine)
+        for delivery in deliveries:
+            delivery._stop_work = lambda: _cancel_once(task) if all(one.cancelled for one in deliveries) else None
+        return task
+
+    # Calls
+
+    async def _call(self, function: Any, argument: Any, deliveries: Sequence[Delivery]) -> Any:
+        """What an async function returns. An error that is no Exception would end the task, or the loop, without an answer."""
+        try:
+            returned = await function(argument)
+            return await _result_of(returned, deliveries)
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            raise _as_exception(error) from error
+
+    def _call_in_thread(self, session: Session, function: Any, argument: Any, deliveries: Sequence[Delivery]) -> Any:
+        """What another function returns. A coroutine that it returns runs in the loop, and the thread waits for it."""
+        try:
+            returned = function(argument)
+            for delivery in deliveries:
+                delivery._require_awaited()
+            if returned is None or not inspect.isawaitable(returned):
+                return returned
+            running = asyncio.run_coroutine_threadsafe(self._call(_identity, returned, deliveries), session.loop)
+            for delivery in deliveries:
+                delivery._stop_work = lambda: all(one.cancelled for one in deliveries) and running.cancel()
+            if all(delivery.cancelled for delivery in deliveries):  # before it could be stopped
+                running.cancel()
+            return running.result()
+        except Exception:
+            raise
+        except BaseException as error:  # sys.exit() in a thread ends only the function
+            raise _as_exception(error) from error
+
     # One message
 
     async def _process(self, session: Session, delivery: Delivery, route: Route) -> bool:
@@ -118,7 +160,7 @@ class Dispatcher:
         if not session.begin(delivery):
             return False
         try:
-            returned = await route.function(delivery)
+            returned = await self._call(route.function, delivery, (delivery,))
         except asyncio.CancelledError as error:
             if delivery.cancelled is not None:
                 return False
@@ -134,17 +176,15 @@ class Dispatcher:
         if not session.begin(delivery):
             return False
         try:
-            returned = route.function(delivery)
+            returned = self._call_in_thread(session, route.function, delivery, (delivery,))
         except Exception as error:
             return self._conclude_error(session, delivery, error)
-        except BaseException as error:  # sys.exit() in a thread ends only the function
-            return self._conclude_error(session, delivery, _as_exception(error))
         return self._conclude(session, delivery, returned)
 
     def _conclude(self, session: Session, delivery: Delivery, returned: Any) -> bool:
         try:
             answer = answer_to(returned, delivery._completed)
-        except (TypeError, ValueError) as error:
+        except Exception as error:
             return self._conclude_error(session, delivery, error)
         session.settle(delivery, answer)
         return answer.finished
@@ -155,18 +195,31 @@ class Dispatcher:
         return answer.finished
 
     def _answer_to_error(self, delivery: Delivery, error: Exception) -> Answer:
-        verdict = None
-        if self._on_error is not None:
-            try:
-                verdict = self._on_error(delivery, error)
-            except Exception:
-                log.exception("on_error failed")
-        if verdict is None and not isinstance(error, (Verdict, ClaimLost)) and delivery.cancelled is None:
+        verdict = self._verdict_of_hook(delivery, error)
+        if verdict is None and meaning(error) is None and delivery.cancelled is None:
             if is_away(error):
-                log.warning("%r waits for the database: %s", delivery, error)
+                log.warning("%r waits for the database: %s", delivery, describe(error))
             else:
                 log.error("%r failed", delivery, exc_info=error)
         return answer_to_error(error if verdict is None else verdict)
+
+    def _verdict_of_hook(self, delivery: Delivery, error: Exception) -> Verdict | None:
+        """The verdict of on_error(). If it fails, or returns something else, the verdict is that of the error."""
+        if self._on_error is None:
+            return None
+        try:
+            verdict = self._on_error(delivery, error)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException:
+            log.exception("on_error failed: the error decides")
+            return None
+        found = None if verdict is None else error_in(verdict)
+        if isinstance(found, Verdict):
+            return found
+        if verdict is not None:
+            log.error("on_error has returned %r, which is no verdict: the error decides", verdict)
+        return None
 
     # Ordered batches
 
@@ -209,8 +262,7 @@ class Dispatcher:
             if not go_on:
                 session.settle(delivery, SKIPPED)
             elif routes[delivery].is_async:
-                task = self._start_task(self._process(session, delivery, routes[delivery]))
-                delivery._stop_work = task.cancel
+                task = self._start_function(self._process(session, delivery, routes[delivery]), [delivery])
                 await asyncio.wait({task})
                 go_on = not task.cancelled() and task.result()
             else:
@@ -256,9 +308,7 @@ class Dispatcher:
             begun = [delivery for delivery in deliveries if session.begin(delivery)]
             if not begun:
                 return set()
-            task = self._start_task(route.function(Batch(begun, ordering)))
-            for delivery in begun:
-                delivery._stop_work = lambda: all(one.cancelled for one in begun) and task.cancel()
+            task = self._start_function(self._call_batch(route, begun, ordering), begun)
             await asyncio.wait({task})
             try:
                 error = task.exception()
@@ -272,19 +322,23 @@ class Dispatcher:
             begun = [delivery for delivery in deliveries if session.begin(delivery)]
             try:
                 if begun:
-                    route.function(Batch(begun, ordering))
+                    _raise_returned(self._call_in_thread(session, route.function, Batch(begun, ordering), begun))
                 return begun, None
-            except BaseException as error:
+            except Exception as error:
                 return begun, error
 
         begun, error = await self._in_thread(job)
         return self._conclude_batch(session, begun, ordering, error)
+
+    async def _call_batch(self, route: Route, deliveries: list[Delivery], ordering: str) -> None:
+        _raise_returned(await self._call(route.function, Batch(deliveries, ordering), deliveries))
 
     def _conclude_batch(
         self, session: Session, deliveries: Sequence[Delivery], ordering: str, error: BaseException | None
     ) -> set[Lane]:
         """Answers each message: with its own verdict, with that of the batch, or, behind an unfinished one, with skipped."""
         general = self._general_answer(deliveries, error)  # for messages without a verdict of their own
+        meant = None if error is None else meaning(error)
         unfinished: set[Lane] = set()
         for delivery in deliveries:
             lane = delivery.lane(ordering)
@@ -292,8 +346,8 @@ class Dispatcher:
                 answer = SKIPPED
             elif delivery._verdict is not UNSET or error is None:
                 answer = self._answer_of(delivery)
-            elif isinstance(error, ClaimLost) and error.claim == delivery.claim:
-                answer = answer_to_error(error)
+            elif isinstance(meant, ClaimLost) and meant.claim == delivery.claim:
+                answer = answer_to_error(meant)
             else:
                 answer = general
             session.settle(delivery, answer)
@@ -304,15 +358,47 @@ class Dispatcher:
     def _answer_of(self, delivery: Delivery) -> Answer:
         try:
             return answer_to(None if delivery._verdict is UNSET else delivery._verdict, delivery._completed)
-        except (TypeError, ValueError) as error:
+        except Exception as error:
             return self._answer_to_error(delivery, error)
 
     def _general_answer(self, deliveries: Sequence[Delivery], error: BaseException | None) -> Answer:
         if error is None or not deliveries:
             return SKIPPED
-        if isinstance(error, ClaimLost):
+        if isinstance(meaning(error), ClaimLost):
             return SKIPPED  # the transaction has rolled back, and only one of the messages is lost
         return self._answer_to_error(deliveries[0], _as_exception(error))
+
+
+async def _result_of(returned: Any, deliveries: Sequence[Delivery]) -> Any:
+    """What a function has returned; if this is a coroutine, what that returns."""
+    while True:
+        for delivery in deliveries:
+            delivery._require_awaited()
+        if returned is None or not inspect.isawaitable(returned):
+            return returned
+        returned = await returned
+
+
+async def _identity(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def _raise_returned(returned: Any) -> None:
+    """What a function for batches returns is no result. But a verdict, an error or an event must not be lost."""
+    if returned is None:
+        return
+    if isinstance(returned, Done) and returned.emit:
+        raise TypeError("the function for batches has returned events: give them with Delivery.set_verdict()")
+    error = error_in(returned)
+    if error is not None:
+        raise error
+
+
+def _cancel_once(task: asyncio.Task[Any]) -> None:
+    """A task that is being cancelled may be at its ROLLBACK, which a second cancel would interrupt."""
+    cancelling = getattr(task, "cancelling", None)  # Python 3.11
+    if cancelling is None or not cancelling():
+        task.cancel()
 
 
 def _as_exception(error: BaseException) -> Exception:
