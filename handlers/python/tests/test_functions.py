@@ -13,6 +13,7 @@ import inboxd
 import psycopg2
 import pytest
 import sqlalchemy.exc
+from conftest import params
 
 
 def returning(value):
@@ -465,6 +466,48 @@ def test_numbers_keep_their_digits_with_parse_float(sidecar, start):
     )
     sidecar._connection.sendall(line.replace('"cents": 0', '"cents": 1.50000000000000000001').encode() + b"\n")
     assert sidecar.answer()["result"] == "1.50000000000000000001"
+
+
+@pytest.mark.parametrize("in_batch", [False, True])
+@pytest.mark.parametrize(
+    "data", ["1" * 5000, "[" * 200_000 + "]" * 200_000, '{"data":"}\\"","event":{"data":[' + "1" * 5000 + "]}}"]
+)
+def test_data_that_cannot_be_read_is_dead_for_its_message_alone(sidecar, start, data, in_batch):
+    start(lambda delivery: delivery.event.id, batch=10 if in_batch else None)
+    sidecar.accept()
+    entries = [
+        json.dumps({"id": f"d{number}", **params(number, None, (), {"data": "HERE" if number == 2 else [number]})})
+        for number in (1, 2, 3)
+    ]
+    lines = [f'{{"jsonrpc":"2.0","id":"b1","method":"deliver_batch","params":{{"entries":[{",".join(entries)}]}}}}']
+    if not in_batch:
+        lines = [
+            f'{{"jsonrpc":"2.0","id":"d{number}","method":"deliver","params":{one}}}' for number, one in enumerate(entries, 1)
+        ]
+    for line in lines:
+        sidecar._connection.sendall(line.replace('"HERE"', data).encode() + b"\n")
+    if in_batch:
+        answers = sidecar.answers()
+    else:
+        messages = [sidecar.read() for _ in entries]
+        answers = {int(message["id"][1:]): message["result"] for message in messages}
+    reason = answers[2].pop("reason")
+    assert reason.startswith("the data cannot be read: ")
+    assert answers == {
+        1: {"status": "done", "result": "A1"},
+        2: {"status": "dead", "code": "DATA"},
+        3: {"status": "done", "result": "A3"},
+    }
+
+
+def test_a_number_that_parse_float_does_not_take_is_dead(sidecar, start):
+    start(returning(None), parse_float=lambda text: decimal.Context(Emax=10, Emin=-10).create_decimal(text))
+    sidecar.accept()
+    sidecar.deliver(1, data="HERE")
+    assert sidecar.answer() == {"status": "done"}
+    line = json.dumps({"jsonrpc": "2.0", "id": "d2", "method": "deliver", "params": params(2, None, (), {"data": "HERE"})})
+    sidecar._connection.sendall(line.replace('"HERE"', "1.5e999").encode() + b"\n")
+    assert sidecar.answer(2)["code"] == "DATA"
 
 
 def test_an_async_function_is_cancelled(sidecar, start):

@@ -24,6 +24,13 @@ def parse_time(text: str) -> datetime:
     return time.replace(tzinfo=timezone(-offset if match[4] == "-" else offset))
 
 
+class Unreadable:
+    """In place of data that this process cannot read, for example a number with more digits than Python reads."""
+
+    def __init__(self, error: Exception) -> None:
+        self.why = f"{type(error).__name__}: {error}"
+
+
 class Event(Mapping[str, Any]):
     """A CloudEvent. The usual attributes are properties; all of them are items: ``event["subject"]``.
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ._delivery import Delivery
+from ._lines import read
 from ._verdicts import SKIPPED, Answer, to_json
 
 log = logging.getLogger("inboxd")
@@ -115,7 +116,7 @@ class Session(asyncio.Protocol):
                     self._parts.clear()
                     self._pending = 0
                 self._read(line)
-        except (ProtocolError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except Exception as error:
             self._fail(f"a line that is not in the protocol: {type(error).__name__}: {error}")
             return
         if rest:
@@ -129,7 +130,7 @@ class Session(asyncio.Protocol):
     def _read(self, line: bytes) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        message = self._terms.loads(line.decode())
+        message = read(line.decode(), self._terms.loads)
         if not isinstance(message, dict):
             raise ProtocolError("not an object")
         method = message.get("method")

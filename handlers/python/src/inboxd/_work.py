@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._delivery import UNSET, Batch, Delivery, Lane
+from ._event import Unreadable
 from ._routes import Route, Routes
 from ._session import Group, Session
 from ._verdicts import (
     SKIPPED,
     Answer,
     ClaimLost,
+    Dead,
     Done,
     Snooze,
     Verdict,
@@ -87,7 +89,11 @@ class Dispatcher:
         routed: list[tuple[Delivery, Route]] = []
         for delivery in deliveries:
             route = self._routes.find(delivery.event.topic, delivery.event.type)
-            if route is None:
+            if isinstance(delivery.event.data, Unreadable):
+                error = Dead(f"the data cannot be read: {delivery.event.data.why}", code="DATA")
+                log.error("%r is dead: %s", delivery, error)
+                self._conclude_error(session, delivery, error)
+            elif route is None:
                 self._conclude_error(session, delivery, NO_FUNCTION)
             else:
                 routed.append((delivery, route))
