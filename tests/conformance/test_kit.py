@@ -161,7 +161,7 @@ DAMAGES = [
     ("no wait", "stopping.wait(random.random() * min(0.1 * 2 ** failures, 10))", "pass", ["the waits grow and are random"]),
     ("no jitter", "random.random() * min", "min", ["the waits grow and are random"]),
     ("the wait is never reset", "        failures = 0 if current is not None and current.greeted else failures\n",
-     "        failures = 5; random.random = lambda: 1\n", ["a successful hello resets the wait"]),
+     "        failures = 5; random.random = lambda: 1\n", ["a connection that has brought a delivery resets the wait"]),
 ]
 # What some damages need to stand on.
 HELPERS = {"self.left": ("stopping = threading.Event()", "Session.left = bytearray()\nstopping = threading.Event()"),

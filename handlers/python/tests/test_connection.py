@@ -49,6 +49,54 @@ def test_the_log_says_that_the_connection_is_back(sidecar, start, caplog):
     assert re.search(r"connected to inboxd again after [0-9.]+ s\n", caplog.text)
 
 
+@pytest.mark.parametrize(
+    ("options", "is_async", "window"),
+    [
+        ({}, False, 16),
+        ({"workers": 20}, False, 40),
+        ({}, True, 64),
+        ({"batch": 5}, False, 64),
+        ({"max_in_flight": 7}, False, 7),
+    ],
+)
+def test_the_window_follows_the_workers(sidecar, start, options, is_async, window):
+    async def async_done(delivery):
+        pass
+
+    start(async_done if is_async else done, **options)
+    assert sidecar.accept()["max_in_flight"] == window
+
+
+def test_a_message_that_no_function_has_seen_is_given_back(sidecar, start):
+    """It would time out otherwise, which spends an attempt."""
+    go_on = threading.Event()
+    start(lambda delivery: go_on.wait(10) and None, timeout=0.4, extend_up_to=0.6)
+    sidecar.accept(timeout_ms=400)
+    sidecar.deliver(1)
+    sidecar.deliver(2)
+    while "method" in (line := sidecar.read()):
+        assert line["method"] == "extend"
+    assert (line["id"], line["result"]) == ("d2", {"status": "skipped"})
+    go_on.set()
+    while "method" in (line := sidecar.read()):
+        pass
+    assert (line["id"], line["result"]) == ("d1", {"status": "done"})
+
+
+def test_connections_that_end_after_hello_become_rare(sidecar, start):
+    start(done, backoff=(0.05, 60))
+    count = 0
+    ends = time.monotonic() + 2
+    sidecar._listener.settimeout(0.1)
+    while time.monotonic() < ends:
+        try:
+            sidecar.accept()
+            count += 1
+        except TimeoutError:
+            pass
+    assert count <= 15  # 20 a second if each hello began the waits anew
+
+
 def test_extend_moves_the_deadline(sidecar, start):
     start(lambda delivery: delivery.extend(90))
     sidecar.accept()
@@ -160,3 +208,80 @@ def test_serve_runs_in_a_loop_of_the_program(sidecar, tmp_path):
     asyncio.run(program())
     with pytest.raises(ValueError, match="no function"):
         asyncio.run(inboxd.Handler("x").serve())
+
+
+def serving(sidecar, tmp_path, program, **options):
+    """Runs program(handler), whose function sleeps and then unwinds for a while. Returns the deliveries that have unwound."""
+    handler = inboxd.Handler("billing", socket=tmp_path / "inbox.sock", backoff=(0.01, 0.05), **options)
+    unwound = []
+
+    async def function(delivery):
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.3)
+            unwound.append(delivery.id)
+
+    handler.on()(function)
+
+    async def main():
+        await program(handler)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    return unwound
+
+
+@pytest.mark.parametrize("method", ["serve", "serve_until_signal"])
+def test_a_cancel_is_not_swallowed_and_functions_end_before_it(sidecar, tmp_path, method):
+    async def program(handler):
+        task = asyncio.create_task(getattr(handler, method)())
+        await asyncio.to_thread(sidecar.accept)
+        sidecar.deliver(1)
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    assert serving(sidecar, tmp_path, program) == ["d1"]
+
+
+def test_serve_ends_after_functions_that_drain_has_cancelled(sidecar, tmp_path):
+    async def program(handler):
+        task = asyncio.create_task(handler.serve())
+        await asyncio.to_thread(sidecar.accept)
+        sidecar.deliver(1)
+        await asyncio.sleep(0.2)
+        handler.stop()
+        await task
+
+    assert serving(sidecar, tmp_path, program, drain_timeout=0.2) == ["d1"]
+
+
+def test_a_stop_before_serve_ends_it_at_once(tmp_path):
+    handler = inboxd.Handler("billing", socket=tmp_path / "none.sock")
+    handler.on()(done)
+    handler.stop()
+    asyncio.run(asyncio.wait_for(handler.serve(), 10))
+
+
+def test_a_stop_without_a_connection_waits_for_threads(sidecar, start):
+    ended = []
+    begun = threading.Event()
+
+    def function(delivery):
+        begun.set()
+        time.sleep(0.5)
+        ended.append(delivery.id)
+
+    handler = inboxd.Handler("billing", socket=sidecar._listener.getsockname(), backoff=(5, 5))
+    handler.on()(function)
+    thread = threading.Thread(target=handler.run)
+    thread.start()
+    sidecar.accept()
+    sidecar.deliver(1)
+    assert begun.wait(10)
+    sidecar.hang_up()
+    time.sleep(0.1)
+    handler.stop()
+    thread.join(10)
+    assert ended == ["d1"]

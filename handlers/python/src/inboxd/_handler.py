@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import json
@@ -26,6 +27,7 @@ from ._work import Dispatcher, OnError, Workers
 log = logging.getLogger("inboxd")
 
 DEFAULT_SOCKET = "/run/inboxd/inbox.sock"
+UNWINDING = 10.0  # seconds that cancelled functions have, for example for a ROLLBACK
 F = TypeVar("F", bound=Function)
 
 
@@ -47,7 +49,8 @@ class Handler:
     :param socket: the Unix socket of inboxd; otherwise ``$INBOXD_SOCKET_PATH``, or ``/run/inboxd/inbox.sock``
     :param consumer: the consumer in the configuration of inboxd, if it has several
     :param instance: who this process is among those of the name, for operators; otherwise the name of the host
-    :param max_in_flight: messages that this process may hold at a time; ``async`` functions work on all of them at once
+    :param max_in_flight: messages that this process may hold at a time; ``async`` functions work on all of them at once.
+        Otherwise 64, or, if all functions run in threads and get one message, 16 or two for each thread
     :param workers: threads for functions that are not ``async``
     :param timeout: seconds until an answer is late; the library extends it while the process is alive
     :param extend_up_to: seconds after the arrival of a message until which the library extends its deadline
@@ -67,7 +70,7 @@ class Handler:
         socket: str | os.PathLike[str] | None = None,
         consumer: str | None = None,
         instance: str | None = None,
-        max_in_flight: int = 64,
+        max_in_flight: int | None = None,
         workers: int = 1,
         timeout: float | timedelta = 30.0,
         extend_up_to: float | timedelta = 600.0,
@@ -103,6 +106,7 @@ class Handler:
         self._session: Session | None = None
         self._away_since: float | None = None
         self._stop: asyncio.Event | None = None
+        self._stop_asked = False
         self._drain_ends = 0.0
 
     def on(self, topic: str | None = None, types: str | Iterable[str] = ()) -> Callable[[F], F]:
@@ -152,39 +156,64 @@ class Handler:
         for number in signals:
             loop.add_signal_handler(number, on_signal)
         try:
-            await serving
-        except asyncio.CancelledError:
-            log.warning("ended by a second signal: the open messages come again")
+            await asyncio.wait({serving})
+        except asyncio.CancelledError:  # of this call, and not of serve()
+            serving.cancel()
+            await asyncio.wait({serving})
+            if not serving.cancelled():
+                serving.exception()  # otherwise the loop logs that nobody has looked at it
+            raise
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
+        if serving.cancelled():
+            log.warning("ended by a second signal: the open messages come again")
+        else:
+            serving.result()
 
     async def serve(self) -> None:
-        """Handles messages until ``stop()``. Connects again whenever the connection ends. ``Refused``: see ``run()``."""
+        """Handles messages until ``stop()``. Connects again whenever the connection ends. ``Refused``: see ``run()``.
+
+        When it is cancelled, the running functions are cancelled, too. They have ten seconds to end before it ends.
+        """
         if self._routes.is_empty:
             raise ValueError("the handler has no function: register one with on()")
         if self._stop is not None:
             raise RuntimeError("the handler runs already")
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        if self._stop_asked:  # before
+            self._on_stop()
         workers = Workers(self._workers)
         dispatcher = Dispatcher(self._routes, workers, self._ordered, self._on_error)
         stopped = self._loop.create_task(self._stop.wait())
         try:
             await self._connect_again_and_again(dispatcher, stopped)
         finally:
+            drain_ends = 0 if sys.exc_info()[0] is not None else self._drain_ends
             dispatcher.close()
             stopped.cancel()
             if self._session is not None:
                 self._session.abort()
-            self._session = self._stop = None
-            left = 0 if sys.exc_info()[0] is not None else self._drain_ends - self._loop.time()
-            await asyncio.to_thread(workers.close, left)
+            try:
+                await dispatcher.wait_for_functions(UNWINDING)
+                await asyncio.to_thread(workers.close, drain_ends - self._loop.time())
+            finally:
+                self._session = self._stop = None
+                self._stop_asked = False
 
     def stop(self) -> None:
-        """Drains and ends ``run()`` and ``serve()``. Any thread may call it."""
-        loop, stop = self._loop, self._stop
-        if loop is not None and stop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(stop.set)
+        """Drains and ends ``run()`` and ``serve()``; if they have not begun, they end at once. Any thread may call it."""
+        self._stop_asked = True
+        loop = self._loop
+        if loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._on_stop)
+
+    def _on_stop(self) -> None:
+        """In the loop."""
+        if self._stop is not None and self._loop is not None and not self._stop.is_set():
+            self._drain_ends = self._loop.time() + self._drain_timeout
+            self._stop.set()
 
     def set_window(self, max_in_flight: int) -> None:
         """Changes how many messages this process may hold; 0 is a pause. Also for later connections. Any thread."""
@@ -204,7 +233,7 @@ class Handler:
                 await self._attend(session, stopped)
                 if session.refusal is not None:
                     raise Refused(session.refusal["code"], str(session.refusal.get("message")))
-                failures = 0 if session.greeted else failures
+                failures = 0 if session.has_lived else failures
             if self._away_since is None:
                 self._away_since = time.monotonic()
             # Full jitter: many handlers that lost the same sidecar must not come back at the same time.
@@ -234,15 +263,20 @@ class Handler:
         self._session = session
         await asyncio.wait({session.ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not session.ended.done():
-            self._drain_ends = asyncio.get_running_loop().time() + self._drain_timeout
             session.drain()
-            await asyncio.wait({session.ended}, timeout=self._drain_timeout)
+            await asyncio.wait({session.ended}, timeout=max(self._drain_ends - session.loop.time(), 0))
             if not session.ended.done():
                 log.warning("functions still run after %g s: their messages come again", self._drain_timeout)
                 session.abort()
                 await session.ended
         elif session.greeted and not stopped.done():
             log.warning("the connection to inboxd was lost")
+
+    def _chosen_window(self) -> int:
+        if self._window is not None:
+            return self._window
+        at_once = self._routes.has_async or self._routes.has_batches or (self._batch or 1) > 1
+        return max(64 if at_once else 16, 2 * self._workers)
 
     def _hello(self) -> dict[str, Any]:
         most = self._batch or (100 if self._routes.has_batches else 1)
@@ -254,7 +288,7 @@ class Handler:
             "handler": self.name,
             "instance": self._instance,
             "client": f"inboxd-python/{__version__}",
-            "max_in_flight": self._window,
+            "max_in_flight": self._chosen_window(),
             "timeout_ms": max(round(self._timeout * 1000), 1),
             "batch": batch,
         }

@@ -80,5 +80,9 @@ class Routes:
         return not self._routes
 
     @property
+    def has_async(self) -> bool:
+        return any(route.is_async for route in self._routes)
+
+    @property
     def has_batches(self) -> bool:
         return any(route.takes_batch for route in self._routes)

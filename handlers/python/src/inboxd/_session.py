@@ -22,6 +22,7 @@ log = logging.getLogger("inboxd")
 
 MAX_LINE = 33_554_432
 HELLO_TIMEOUT = 10.0
+LIVED = 10.0  # seconds, the longest wait before a connection
 HELLO_ID = 1
 DRAIN_ID = 2
 ROUNDING = 0.001  # seconds; an extension by less is no extension
@@ -75,6 +76,8 @@ class Session(asyncio.Protocol):
         self.ordering = "none"
         self.greeted = False
         self.draining = False
+        self._greeted_at = 0.0
+        self._has_delivered = False
         self.refusal: Mapping[str, Any] | None = None
         self._terms = terms
         self.loop = asyncio.get_running_loop()
@@ -125,6 +128,11 @@ class Session(asyncio.Protocol):
             if self._pending > MAX_LINE:
                 self._fail("a line of more than 32 MiB")
 
+    @property
+    def has_lived(self) -> bool:
+        """True if the next connection may come soon. inboxd may end connections after each hello."""
+        return self._has_delivered or (self.greeted and self.loop.time() - self._greeted_at >= LIVED)
+
     # Lines of inboxd
 
     def _read(self, line: bytes) -> None:
@@ -166,6 +174,7 @@ class Session(asyncio.Protocol):
             return
         terms = message["result"]
         self.greeted = True
+        self._greeted_at = self.loop.time()
         self._terms.greeted()
         self.ordering = terms.get("ordering") or "none"
         self.timeout = (terms.get("timeout_ms") or self.timeout * 1000) / 1000
@@ -173,6 +182,7 @@ class Session(asyncio.Protocol):
         self._tick()
 
     def _on_deliver(self, message: Mapping[str, Any]) -> None:
+        self._has_delivered = True
         params = message.get("params") or {}
         if not isinstance(params.get("event"), dict) or not isinstance(params.get("delivery"), dict):
             self._refuse(message, -32602, "deliver needs a delivery and an event")
@@ -182,6 +192,7 @@ class Session(asyncio.Protocol):
         self._terms.accept(self, [delivery], None)
 
     def _on_deliver_batch(self, message: Mapping[str, Any]) -> None:
+        self._has_delivered = True
         entries = (message.get("params") or {}).get("entries")
         if not entries:
             self._refuse(message, -32602, "deliver_batch needs entries")
@@ -216,8 +227,10 @@ class Session(asyncio.Protocol):
 
     def settle(self, delivery: Delivery, answer: Answer | None) -> None:
         """Answers the delivery, unless it was answered or cancelled before. None: it needs no answer."""
-        if self._open.pop(delivery.id, None) is None:
-            return
+        if self._open.pop(delivery.id, None) is not None:
+            self._answer(delivery, answer)
+
+    def _answer(self, delivery: Delivery, answer: Answer | None) -> None:
         if delivery._group is not None:
             line = delivery._group.add(delivery, answer, self._max_line)
             if line is not None:
@@ -231,16 +244,33 @@ class Session(asyncio.Protocol):
         self.send({"method": "extend", "params": params})
 
     def _tick(self) -> None:
-        """Extends what has less than two thirds of its time left, the last time until ``extend_up_to``."""
+        """Extends what has less than two thirds of its time left, the last time until ``extend_up_to``.
+
+        A message that no function has seen until then is given back, so that waiting spends no attempt. In a batch, it would
+        wait for the others.
+        """
         now = self.loop.time()
         for delivery in list(self._open.values()):
             is_due = delivery._deadline - now < self.timeout * 2 / 3
-            new = min(now + self.timeout, delivery._received + self._terms.extend_up_to)
+            ends = delivery._received + self._terms.extend_up_to
+            is_waiting = not delivery._started and delivery._group is None
+            if is_waiting and ends - now < self.timeout / 2 and self._give_back(delivery):
+                continue
+            new = min(now + self.timeout, ends)
             if is_due and new - max(now, delivery._deadline) > ROUNDING:
                 self.extend(delivery, new - now)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.loop.call_later(self.timeout / 4, self._tick)
+
+    def _give_back(self, delivery: Delivery) -> bool:
+        """False if a thread has just begun it."""
+        with self._lock:
+            if delivery._started or self._open.get(delivery.id) is not delivery:
+                return False
+            self._open.pop(delivery.id)
+        self._answer(delivery, SKIPPED)
+        return True
 
     # The end
 

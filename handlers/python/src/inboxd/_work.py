@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import queue
@@ -78,18 +79,27 @@ class Dispatcher:
         self._ordered = ordered
         self._on_error = on_error
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself keeps only weak references
+        self._functions: set[asyncio.Task[Any]] = set()  # in which a function runs
         self._closed = False
 
     def close(self) -> None:
         """serve() ends. A function that is cancelled from now on gives no verdict."""
         self._closed = True
 
+    async def wait_for_functions(self, seconds: float) -> None:
+        """Cancelled functions may still use what the program closes after serve(), as a pool for their ROLLBACK."""
+        running = set(self._functions)
+        if running:
+            _, late = await asyncio.wait(running, timeout=seconds)
+            if late:
+                log.warning("%d cancelled functions have not ended after %g s", len(late), seconds)
+
     def accept(self, session: Session, deliveries: list[Delivery], group: Group | None) -> None:
         """Starts the work on the deliveries of one line."""
         routed: list[tuple[Delivery, Route]] = []
         for delivery in deliveries:
             route = self._routes.find(delivery.event.topic, delivery.event.type)
-            if isinstance(delivery.event.data, Unreadable):
+            if type(delivery.event._data) is Unreadable:
                 error = Dead(f"the data cannot be read: {delivery.event.data.why}", code="DATA")
                 log.error("%r is dead: %s", delivery, error)
                 self._conclude_error(session, delivery, error)
@@ -123,7 +133,12 @@ class Dispatcher:
 
     def _start_function(self, coroutine: Any, deliveries: Sequence[Delivery]) -> asyncio.Task[Any]:
         """A task that runs a function. It is cancelled when each of the deliveries is."""
-        task = self._start_task(coroutine)
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._functions.add(task)
+        task.add_done_callback(self._functions.discard)
+        if len(deliveries) == 1:  # without a list that would refer to the delivery: such a cycle costs as much as the rest
+            deliveries[0]._stop_work = functools.partial(_cancel_once, task)
+            return task
         for delivery in deliveries:
             delivery._stop_work = lambda: _cancel_once(task) if all(one.cancelled for one in deliveries) else None
         return task
@@ -131,7 +146,7 @@ class Dispatcher:
     # Calls
 
     async def _call(self, function: Any, argument: Any, deliveries: Sequence[Delivery]) -> Any:
-        """What an async function returns. An error that is no Exception would end the task, or the loop, without an answer."""
+        """What an async function returns. An error that is no Exception could end the loop."""
         try:
             returned = await function(argument)
             return await _result_of(returned, deliveries)
@@ -166,7 +181,9 @@ class Dispatcher:
         if not session.begin(delivery):
             return False
         try:
-            returned = await self._call(route.function, delivery, (delivery,))
+            returned = await route.function(delivery)
+            if returned is not None or delivery._completion is not None:
+                returned = await _result_of(returned, (delivery,))
         except asyncio.CancelledError as error:
             if delivery.cancelled is not None:
                 return False
@@ -174,8 +191,10 @@ class Dispatcher:
             if self._closed:
                 raise
             return self._conclude_error(session, delivery, _as_exception(error))
-        except Exception as error:
-            return self._conclude_error(session, delivery, error)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            return self._conclude_error(session, delivery, _as_exception(error))
         return self._conclude(session, delivery, returned)
 
     def _process_in_thread(self, session: Session, delivery: Delivery, route: Route) -> bool:
