@@ -3,6 +3,7 @@
     test_examples.py EXAMPLE...     (a program, or a .py file)
 """
 
+import base64
 import json
 import os
 import pathlib
@@ -90,9 +91,22 @@ def without_a_sidecar_it_says_so_in_a_line(example, directory):
     assert "none.sock: No such file or directory" in done.stderr, done.stderr
 
 
+def the_id_of_the_schema_is_found(sidecar):
+    answer = sidecar.deliver(5, data_base64=base64.b64encode(b"\0\0\1\2\3\2x").decode())
+    assert answer["result"]["status"] == "done", answer
+
+
+def data_without_a_schema_is_dead(sidecar):
+    unframed = [{"data_base64": base64.b64encode(value).decode()} for value in (b"", b"\0\0\0\0", b"\1\0\0\0\2x")]
+    for number, event in enumerate([{"data": {"order": 1}}, *unframed]):
+        answer = sidecar.deliver(6 + number, **event)
+        assert (answer["result"]["status"], answer["result"]["code"]) == ("dead", "DATA"), answer
+
+
 EVERY = [a_message_is_answered_done, a_tombstone_is_answered_done]
-RULES = {"handler": EVERY + [an_order_without_cents_is_dead, the_total_is_the_result]}
-PRINTS = ["minimal", "handler"]
+RULES = {"handler": EVERY + [an_order_without_cents_is_dead, the_total_is_the_result],
+         "schema_registry": [a_tombstone_is_answered_done, the_id_of_the_schema_is_found, data_without_a_schema_is_dead]}
+PRINTS = ["minimal", "handler", "schema_registry"]
 
 
 def leaves_on_sigterm(sidecar, process, drains):

@@ -55,6 +55,13 @@ OTHERS = {
     "java-minimal": java("Minimal"),
     "java-service": java("Service"),
 }
+# Examples that decode Avro with a schema registry.
+DECODERS = {
+    "python": _python("schema_registry.py"),
+    "node": _node("schema-registry.js"),
+    "go": _go("schema_registry"),
+    "java": java("SchemaRegistry"),
+}
 # Examples that answer messages of the type order.paid with an event for the topic shipments.
 EMITTERS = {
     "python-emit": _python("emit.py"),

@@ -10,7 +10,7 @@ LANGUAGES = {"c": ".c", "python": ".py", "js": ".js", "go": ".go", "java": ".jav
 
 
 def problems(tree):
-    for path in ("README.md", "docs/handlers.md"):
+    for path in tree.paths("README.md", "docs/handlers.md", "docs/schema-registry.md"):
         for number, language, block in _blocks(tree, path):
             suffix = LANGUAGES.get(language)
             forms = [block, textwrap.indent(block, "    ")] if language == "java" else [block]

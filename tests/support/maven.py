@@ -19,8 +19,11 @@ def cache():
     return pathlib.Path(home, "inboxd") if home else HERE.parents[1] / ".cache"
 
 
-def fetch(pom, what, version):
-    """The directory with the jars that `pom` names, of this version; downloaded if the cache does not have them."""
+def fetch(pom, what, version, goal="copy-dependencies"):
+    """The directory with the jars that `pom` names, of this version; downloaded if the cache does not have them.
+
+    The goal `copy` copies the artifactItems of `pom` alone, without their dependencies.
+    """
     target = cache() / f"{what.lower()}-{version}"
     if target.is_dir():
         return target
@@ -29,7 +32,7 @@ def fetch(pom, what, version):
     target.parent.mkdir(parents=True, exist_ok=True)
     part = tempfile.mkdtemp(prefix="part-", dir=target.parent)
     try:
-        done = subprocess.run(["mvn", "-B", "-q", "-f", str(pom), *NO_STALL, "dependency:copy-dependencies",
+        done = subprocess.run(["mvn", "-B", "-q", "-f", str(pom), *NO_STALL, f"dependency:{goal}",
                                f"-Dserver.version={version}", f"-DoutputDirectory={part}"],
                               capture_output=True, text=True, timeout=FETCH_SECONDS)
     except subprocess.TimeoutExpired as error:
