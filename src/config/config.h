@@ -176,8 +176,9 @@ struct config {
 	struct strings kafka_topics;
 	char *kafka_oauth_token_file;             /* "" = none; so is the next one when empty */
 	struct strings kafka_oauth_token_command; /* the program and its arguments */
-	struct settings kafka;                    /* everything else under kafka */
-	struct settings postgres;                 /* everything under postgres but prepare */
+	int64_t kafka_certificate_spread;
+	struct settings kafka;    /* everything else under kafka */
+	struct settings postgres; /* everything under postgres but prepare */
 	enum prepare prepare;
 	struct ingest_config ingest;
 	struct topic_rules *topics; /* as written, "*" always among them and last */

@@ -23,6 +23,7 @@
 #include "dispatch/dispatch.h"
 #include "ingest/dead_topic/dead_topic.h"
 #include "ingest/ingest.h"
+#include "ingest/kafka/tls_files.h"
 #include "ingest/relay/relay.h"
 #include "lease/heartbeat.h"
 #include "lease/peers.h"
@@ -47,6 +48,7 @@ struct instance_run {
 	struct janitor *janitor;
 	struct dead_topic *dead_topic;
 	struct relay *relay; /* NULL: outbox.enabled is false */
+	struct tls_files tls_files;
 };
 
 /* --- What the heartbeat asks dispatch ---------------------------------------------------------- */
@@ -445,7 +447,9 @@ static int watch(struct daemon *daemon, struct instance_run *run, struct err *er
 			return INSTANCE_FENCED;
 		if (atomic_exchange(&daemon->supervision.renamed, false))
 			return INSTANCE_RENAMED;
-		if (atomic_exchange(&daemon->supervision.rejoins, false))
+		if (atomic_exchange(&daemon->supervision.rejoins, false) ||
+			tls_files_look(&run->tls_files, daemon->config,
+				!atomic_load(&daemon->health.broker_ok)))
 			return INSTANCE_REJOINS;
 		if (atomic_exchange(&daemon->reload, false))
 			reload(daemon, run);
@@ -482,6 +486,23 @@ static int stop(struct daemon *daemon, struct instance_run *run, int r)
 	return stop_in_order(daemon, run);
 }
 
+/* When a later run begins, files can be half written: the process must not end because of that. */
+static void wait_for_tls_files(struct daemon *daemon)
+{
+	struct err err = ERR_INIT;
+	bool told = false;
+
+	while (daemon->earlier != 0 && !atomic_load(&daemon->stop) &&
+		tls_files_try(daemon->config, &err) < 0) {
+		if (!told)
+			log_warn("kafka_certificates_refused", LOG_STR("error", err.text),
+				LOG_STR("next", "tried every second; correct the files of "
+						"kafka.ssl.*"));
+		told = true;
+		(void)wake_wait(&daemon->supervision.wake, WATCH_MS);
+	}
+}
+
 int instance_run(struct daemon *daemon, struct err *err)
 {
 	struct instance_run run = { .wake = WAKE_INIT };
@@ -490,6 +511,7 @@ int instance_run(struct daemon *daemon, struct err *err)
 	int r;
 
 	signals_lift_limit(daemon); /* of the previous instance */
+	wait_for_tls_files(daemon);
 	r = registration_run(daemon, &run.instance, &run.names, err);
 	if (r != 0) {
 		consumers_fini(&run.names);
@@ -500,6 +522,7 @@ int instance_run(struct daemon *daemon, struct err *err)
 	atomic_store(&daemon->supervision.rejoins, false);
 	/* the registration was the first heartbeat */
 	atomic_store(&daemon->health.heartbeat_ms, run.instance.sent_ms);
+	tls_files_note(&run.tls_files, daemon->config);
 	r = make(daemon, &run, err);
 	made = r == 0;
 	if (made)

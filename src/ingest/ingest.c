@@ -456,7 +456,9 @@ static void finish(struct ingest *ingest)
 		store_batch_finish(ingest);
 	(void)handover_queue_push(ingest, FINAL_HANDOVER_MS);
 	flow_stop_all(ingest, STOP_CLOSING);
-	commit_offsets_all(ingest, FINAL_COMMIT_MS);
+	/* The request would wait for a broker, and so would the end of the client. The table has the offsets. */
+	if (atomic_load(&ingest->options.health->broker_ok))
+		commit_offsets_all(ingest, FINAL_COMMIT_MS);
 	ingest->round.closing = true;
 	background_queries_stop(&ingest->queries);
 	background_queries_stop(&ingest->observer.queries);

@@ -4,6 +4,7 @@ from mutants.mutant import edit, mutant
 
 DEAD = "system/test_dead_topic.py::"
 SECURITY = "system/test_security.py::"
+CERTIFICATES = "system/test_certificates.py::"
 RETENTION = "sql/test_retention.py::"
 CONFIRMED = "system/test_operator_replay.py::"
 
@@ -73,6 +74,12 @@ MUTANTS = [
     mutant("R22", "a refused token stays",
            edit("src/ingest/kafka/client.c", "if (tls_errors_is_refusal(code, reason))", "if (code == RD_KAFKA_RESP_ERR__FATAL)"),
            tests=[SECURITY + "test_a_refused_token_makes_the_command_run_again"]),
+    mutant("R22", "a renewed certificate is not seen",
+           edit("src/ingest/kafka/tls_files.c", 'strcmp(kind, ".location") == 0 ?', 'strcmp(kind, ".nowhere") == 0 ?'),
+           tests=[CERTIFICATES + "test_a_renewed_certificate_is_used_with_one_rebalance_and_without_a_lost_message"]),
+    mutant("R22", "a pair of files that does not fit ends the clients",
+           edit("src/ingest/kafka/tls_files.c", "\tif (tls_files_try(config, &err) < 0) {", "\tif (tls_files_try(config, &err) > 0) {"),
+           tests=[CERTIFICATES + "test_a_pair_that_does_not_fit_leaves_the_clients_alone"]),
     mutant("R22", "a failure of the identity provider is told as one of the brokers",
            edit("src/ingest/kafka/tls_errors.c", "\terrors->oidc = errors->token && ", "\terrors->oidc = false && "),
            tests=[SECURITY + "test_check_says_why_an_identity_provider_gives_no_token"]),

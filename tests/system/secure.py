@@ -247,3 +247,30 @@ class SecureKafka(Kafka):
         change = UserScramCredentialUpsertion(
             USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), password.encode())
         self.admin().alter_user_scram_credentials([change])[USER].result(30)
+
+
+class CertificateKafka(Kafka):
+    """One open listener for tests, and one with TLS that wants a certificate of a client."""
+
+    def __init__(self, authority):
+        self.tls_port = process.free_port()
+        port, controller = process.free_port(), process.free_port()
+        directory = process.scratch("kafkakeys")
+        self._trusted = pathlib.Path(directory, "trusted.pem")
+        keystore = pathlib.Path(directory, "server.pem")
+        certificate, key = authority.issue("DNS:localhost")
+        keystore.write_text(pathlib.Path(key).read_text() + pathlib.Path(certificate).read_text())
+        super().__init__(port=port, properties={
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},TLS://127.0.0.1:{self.tls_port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},TLS://localhost:{self.tls_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL",
+            "inter.broker.listener.name": "PLAINTEXT",
+            **{f"listener.name.tls.ssl.{name}": value for name, value in {
+                "client.auth": "required", "keystore.type": "PEM", "keystore.location": keystore, "truststore.type": "PEM",
+                "truststore.location": self._trusted}.items()},
+        })
+
+    def trust(self, *authorities):
+        """Accepts clients of these authorities, from the next start on."""
+        self._trusted.write_text("".join(pathlib.Path(authority.ca).read_text() for authority in authorities))

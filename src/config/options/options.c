@@ -202,6 +202,13 @@ const struct option option_table[] = {
 			"For a JSON Web Token, `token` alone will do. See *Logins at clouds* in "
 			"`deployment.md`." },
 
+	{ "kafka", "certificate_spread", OPTION_DURATION, .text = "5m", .min = 0, .max = DAY,
+		.reloadable = true, AT(kafka_certificate_spread),
+		.help = "After a change of a certificate or key file (`ssl.*`), the sidecar makes its "
+			"clients again at a random time within this duration, so that many sidecars "
+			"do not do it at once. If no broker answers, it does not wait. See "
+			"*Renewed certificates* in `deployment.md`." },
+
 	{ "postgres", "prepare", OPTION_ENUM, .text = "auto", .words = prepare_words, AT(prepare),
 		.help = "Whether inboxd prepares its most frequent statements under names, so that "
 			"PostgreSQL parses and plans them once a connection. `auto`: unless there is a "
