@@ -1,15 +1,10 @@
 /** Calls inbox.complete() in a transaction of `pg`, or of a driver with the same methods. Imports none of them. */
 
-import {
-  ClaimLost,
-  DatabaseAway,
-  type Emit,
-  emitToJSON,
-  isClaimLost,
-  sqlstateOf,
-  toJSON,
-  Verdict,
-} from './verdicts.js';
+import { claimLostIn, DatabaseAway, type Emit, emitToJSON, sqlstateOf, toJSON, verdictIn } from './verdicts.js';
+
+const NO_TRANSACTION = '25P01';
+const NEEDS_TRANSACTION =
+  'complete() needs a client with an open transaction: await BEGIN, or use transaction(pool, …)';
 
 /** A connection with an open transaction: a `Client` or `PoolClient` of `pg`. */
 export interface TransactionClient {
@@ -30,6 +25,9 @@ export interface TransactionPool<Client extends PooledClient = PooledClient> {
     callback: (error: Error | undefined, client: Client | undefined, release: (error?: any) => void) => void,
   ): void;
 }
+
+/** Executes a statement in an open transaction, with $1, $2 … for the values. For libraries whose objects are not like `pg`. */
+export type Executor = (text: string, values: any[]) => PromiseLike<unknown>;
 
 /** A call of inbox.complete(). */
 export interface Completion {
@@ -60,36 +58,78 @@ export function completionOfAll(claims: string[], results?: readonly unknown[]):
   return { text: 'SELECT inbox.complete($1::text[], $2::text[]::jsonb[])', values: [claims, json] };
 }
 
+/** Executes the call in a transaction of the program. */
+export async function complete(client: TransactionClient | Executor, completion: Completion): Promise<void> {
+  const executor = executorOf(client);
+  await requireTransaction(client, executor);
+  await execute({ query: executor }, completion);
+}
+
 /** Executes the call. ClaimLost: the transaction must roll back. */
-export async function complete(client: TransactionClient, completion: Completion): Promise<void> {
-  requireTransaction(client);
+export async function execute(client: TransactionClient, { text, values }: Completion): Promise<void> {
   try {
-    await client.query(completion.text, completion.values);
+    await client.query(text, values);
   } catch (error) {
-    throw isClaimLost(error) ? new ClaimLost((error as Error).message, { cause: error }) : error;
+    throw claimLostIn(error) ?? error;
   }
 }
 
-/** Without a transaction the completion would commit alone, before the effects. */
-function requireTransaction(client: TransactionClient): void {
+/** The transactions of Knex and postgres.js are functions, too, with other parameters. */
+function executorOf(client: TransactionClient | Executor): (text: string, values?: any[]) => Promise<unknown> {
+  const { query, raw, unsafe } = (client ?? {}) as { query?: unknown; raw?: unknown; unsafe?: unknown };
+  if (typeof query === 'function') {
+    return (text, values) => (client as TransactionClient).query(text, values);
+  }
+  if (typeof client === 'function' && raw === undefined && unsafe === undefined) {
+    return async (text, values = []) => client(text, values);
+  }
+  throw new TypeError(
+    'complete() needs a client of pg with an open transaction, or a function (text, values) => Promise that executes a' +
+      ' statement in yours: docs/frameworks.md has that of your framework',
+  );
+}
+
+/**
+ * Without a transaction the completion would commit alone, before the effects. A client of `pg` knows whether it has one.
+ * About all others PostgreSQL is asked.
+ */
+async function requireTransaction(
+  client: TransactionClient | Executor,
+  executor: (text: string) => Promise<unknown>,
+): Promise<void> {
   const { getTransactionStatus, totalCount } = client as {
     getTransactionStatus?: () => string | null;
     totalCount?: number;
   };
-  if (totalCount !== undefined || getTransactionStatus?.call(client) === 'I') {
-    throw new TypeError('complete() needs a client with an open transaction: await BEGIN, or use transaction(pool, …)');
+  const status = totalCount === undefined ? (getTransactionStatus?.call(client) ?? undefined) : 'I';
+  try {
+    if (status === undefined) {
+      await executor('SAVEPOINT inboxd');
+      await executor('RELEASE SAVEPOINT inboxd');
+    }
+  } catch (error) {
+    if (sqlstateOf(error) !== NO_TRANSACTION) {
+      throw error;
+    }
+    throw new TypeError(NEEDS_TRANSACTION, { cause: error });
+  }
+  if (status === 'I') {
+    throw new TypeError(NEEDS_TRANSACTION);
   }
 }
 
 /**
- * Calls `work` in a transaction of its own, which `work` must complete with the client that it gets. Commits, or rolls back and throws.
+ * Calls `work` in a transaction of its own, which `work` must complete with the client that it gets. Commits, or rolls back and throws;
+ * the deliveries then forget what was said about them in it.
  *
  * A connection that is lost, before or in COMMIT, is DatabaseAway: the message has not caused it.
  */
 export async function transact<Client extends PooledClient, T>(
   pool: TransactionPool<Client>,
+  deliveries: readonly { remember(): () => void }[],
   work: (client: Client) => Promise<T>,
 ): Promise<T> {
+  const undo = deliveries.map((delivery) => delivery.remember());
   const client: Client = await orAway(pool.connect());
   let lost: Error | undefined;
   // Without a listener a connection that is lost between two queries would end the process.
@@ -104,7 +144,10 @@ export async function transact<Client extends PooledClient, T>(
     client.release();
     return done;
   } catch (error) {
-    const reason = lost === undefined || error instanceof Verdict ? error : new DatabaseAway(lost);
+    for (const forget of undo) {
+      forget();
+    }
+    const reason = lost === undefined || verdictIn(error) !== undefined ? error : new DatabaseAway(lost);
     await rollBack(client, lost);
     throw reason;
   } finally {

@@ -4,6 +4,8 @@ import {
   complete,
   completionOf,
   completionOfAll,
+  type Executor,
+  execute,
   type PooledClient,
   type TransactionClient,
   type TransactionPool,
@@ -11,7 +13,7 @@ import {
 } from './completion.js';
 import { type EventMembers, InboxEvent } from './event.js';
 import type { Group, Session } from './session.js';
-import { Cancelled, Dead, Done, type Emit, Verdict } from './verdicts.js';
+import { Cancelled, Dead, Done, type Emit, refuseGenerator, Verdict } from './verdicts.js';
 
 /** A header of the Kafka record: its name and its value. Bytes that are no text are a Buffer. */
 export type Header = readonly [name: string | Buffer, value: string | Buffer | null];
@@ -45,6 +47,8 @@ export class Delivery<Data = any> {
   started = false;
   /** @internal True when its transaction has called inbox.complete(). */
   completed = false;
+  /** @internal What its transaction has stored. */
+  stored: unknown;
   /** @internal */
   verdict: unknown = UNSET;
 
@@ -156,10 +160,11 @@ export class Delivery<Data = any> {
    * Completes the message in a transaction of your own: its effects and the completion commit together, or neither. The
    * function then just returns.
    *
-   * @param client a client of `pg` with an open transaction, to the database of the inbox
+   * @param client a client of `pg` with an open transaction, to the database of the inbox, or a function that executes a
+   *   statement in a transaction
    * @throws {@link ClaimLost} if the message is not yours any more; let it pass, and roll back
    */
-  async complete(client: TransactionClient, result?: unknown, emit: readonly Emit[] = []): Promise<void> {
+  async complete(client: TransactionClient | Executor, result?: unknown, emit: readonly Emit[] = []): Promise<void> {
     await complete(client, completionOf(this.claim, result, emit));
     this.completed = true;
   }
@@ -175,17 +180,30 @@ export class Delivery<Data = any> {
     pool: TransactionPool<Client>,
     work: (client: Client) => Promise<T> | T,
   ): Promise<T> {
-    const returned = await transact(pool, async (client) => {
+    const returned = await transact(pool, [this], async (client) => {
       const returned = await work(client);
       if (returned instanceof Verdict) {
         throw returned;
       }
+      refuseGenerator(returned);
       const { result, emit } = Done.of(returned);
-      await complete(client, completionOf(this.claim, result, emit));
+      await execute(client, completionOf(this.claim, result, emit));
       return returned;
     });
     this.completed = true;
+    this.stored = returned;
     return returned;
+  }
+
+  /** @internal Returns what makes a transaction undone that does not commit. A failure needs no transaction, and stays. */
+  remember(): () => void {
+    const { completed, verdict } = this;
+    return () => {
+      this.completed = completed;
+      if (!(this.verdict instanceof Verdict)) {
+        this.verdict = verdict;
+      }
+    };
   }
 
   toString(): string {
@@ -270,7 +288,7 @@ export class Batch<Data = any> implements Iterable<Delivery<Data>> {
    *
    * @param results one for each of these messages; undefined is none. See `Delivery.complete()`.
    */
-  async complete(client: TransactionClient, results?: readonly unknown[]): Promise<void> {
+  async complete(client: TransactionClient | Executor, results?: readonly unknown[]): Promise<void> {
     const chosen = this.#withoutVerdict();
     await complete(client, completionOfAll(claimsOf(chosen), results));
     markCompleted(chosen);
@@ -285,10 +303,11 @@ export class Batch<Data = any> implements Iterable<Delivery<Data>> {
     work: (client: Client) => Promise<T> | T,
   ): Promise<T> {
     let chosen: Delivery[] = [];
-    const returned = await transact(pool, async (client) => {
+    const returned = await transact(pool, this.deliveries, async (client) => {
       const returned = await work(client);
+      refuseResult(returned);
       chosen = this.#withoutVerdict();
-      await complete(client, completionOfAll(claimsOf(chosen)));
+      await execute(client, completionOfAll(claimsOf(chosen)));
       return returned;
     });
     markCompleted(chosen);
@@ -312,6 +331,17 @@ export class Batch<Data = any> implements Iterable<Delivery<Data>> {
       }
     }
     return [...lanes.values()];
+  }
+}
+
+/** @internal What a function for batches returns is not stored: an error if something would be lost. */
+export function refuseResult(returned: unknown): void {
+  if (returned instanceof Verdict) {
+    throw returned;
+  }
+  refuseGenerator(returned);
+  if (returned instanceof Done && returned.emit.length > 0) {
+    throw new TypeError('the events of Done are lost, because it is not that of a message: give it to setVerdict()');
   }
 }
 

@@ -1,19 +1,20 @@
 /** Calls the functions and turns what happens into answers. */
 
-import { Batch, type Delivery, UNSET } from './delivery.js';
+import { Batch, type Delivery, refuseResult, UNSET } from './delivery.js';
 import type { Route, Routes } from './routes.js';
 import type { Logger, Receiver, Session } from './session.js';
 import {
   type Answer,
   answerTo,
   answerToError,
-  ClaimLost,
+  claimLostIn,
   isAway,
   isClaimLost,
   SKIPPED,
   Snooze,
   textOf,
   Verdict,
+  verdictIn,
 } from './verdicts.js';
 
 /** Is called with each error of a function, also a verdict. May return another verdict. */
@@ -22,6 +23,8 @@ export type OnError = (error: unknown, delivery: Delivery) => Verdict | void;
 const NO_FUNCTION = new Snooze(5_000, 'this version of the handler has no function for the type', {
   code: 'NO_FUNCTION',
 });
+
+const LATE_VERDICT = new TypeError('it must return its verdict, not a promise of it: the verdict of the error holds');
 
 type Routed = readonly [delivery: Delivery, route: Route];
 
@@ -131,7 +134,7 @@ export class Dispatcher implements Receiver {
 
   #answerTo(delivery: Delivery, returned: unknown): Answer {
     try {
-      return answerTo(returned, delivery.completed);
+      return answerTo(returned, delivery.completed, delivery.stored);
     } catch (error) {
       return this.#answerToError(delivery, error);
     }
@@ -139,10 +142,15 @@ export class Dispatcher implements Receiver {
 
   #answerToError(delivery: Delivery, error: unknown): Answer {
     let verdict: unknown;
+    const logFailure = (failure: unknown) => this.#logger.error(`onError failed: ${stackOf(failure)}`);
     try {
       verdict = this.#onError?.(error, delivery);
+      if (isPromise(verdict)) {
+        // The answer does not wait for it. A rejection that nobody handles would end the process.
+        verdict.then((late) => late instanceof Verdict && logFailure(LATE_VERDICT), logFailure);
+      }
     } catch (failure) {
-      this.#logger.error(`onError failed: ${stackOf(failure)}`);
+      logFailure(failure);
     }
     if (verdict instanceof Verdict) {
       return answerToError(verdict);
@@ -150,7 +158,7 @@ export class Dispatcher implements Receiver {
     if (delivery.cancelled === undefined && !isClaimLost(error)) {
       if (isAway(error)) {
         this.#logger.warn(`${String(delivery)} waits for the database: ${textOf(error)}`);
-      } else if (!(error instanceof Verdict)) {
+      } else if (verdictIn(error) === undefined) {
         this.#logger.error(`${String(delivery)} failed: ${stackOf(error)}`);
       }
     }
@@ -229,7 +237,7 @@ export class Dispatcher implements Receiver {
     }
     let failure: Failure | undefined;
     try {
-      await route.function(new Batch(begun, ordering));
+      refuseResult(await route.function(new Batch(begun, ordering)));
     } catch (error) {
       // After a lost claim the transaction has rolled back, and only one of the messages is lost.
       failure = { error, answer: isClaimLost(error) ? SKIPPED : this.#answerToError(begun[0] as Delivery, error) };
@@ -253,7 +261,7 @@ export class Dispatcher implements Receiver {
     if (failure === undefined) {
       return this.#answerTo(delivery, undefined);
     }
-    const isLost = failure.error instanceof ClaimLost && failure.error.claim === delivery.claim;
+    const isLost = isClaimLost(failure.error) && claimLostIn(failure.error)?.claim === delivery.claim;
     return isLost ? answerToError(failure.error) : failure.answer;
   }
 }

@@ -6,6 +6,7 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Batch, Delivery } from './delivery.js';
 import { Dispatcher, type OnError } from './dispatcher.js';
+import { type LargeNumbers, parserOf } from './numbers.js';
 import { Routes, type Subscription } from './routes.js';
 import { type Logger, Session } from './session.js';
 import { VERSION } from './version.js';
@@ -46,11 +47,16 @@ export interface HandlerOptions {
   backoffMs?: readonly [first: number, longest: number];
   /** Milliseconds that running functions have after `stop()`. 25,000. */
   drainTimeoutMs?: number;
-  /** Is called with each error of a function, also a verdict. May return another verdict. */
+  /** Is called with each error of a function, also a verdict. May return another verdict, but no promise of it. */
   onError?: OnError;
   /** Where the library reports what it does. `console`. */
   logger?: Logger;
-  /** Parses a line of inboxd. `JSON.parse`; one that keeps the digits of large numbers can replace it. */
+  /**
+   * How numbers of the payload arrive that JavaScript cannot hold, as 9007199254740993: as a text, or as a BigInt. Without
+   * it, they lose digits, as with `JSON.parse`.
+   */
+  largeNumbers?: LargeNumbers;
+  /** Parses a line of inboxd, in place of `JSON.parse` and of `largeNumbers`. */
   parse?: (text: string) => any;
 }
 
@@ -211,7 +217,8 @@ export class Handler {
       this.#logger.warn(`cannot connect to inboxd at ${path}: ${(error as Error).message}`);
       return undefined;
     }
-    const { timeoutMs = 30_000, extendUpToMs = 600_000, batch, onError, parse = JSON.parse } = this.#options;
+    const { timeoutMs = 30_000, extendUpToMs = 600_000, batch, onError, largeNumbers } = this.#options;
+    const { parse = largeNumbers === undefined ? JSON.parse : parserOf(largeNumbers) } = this.#options;
     const logger = this.#logger;
     const receiver = new Dispatcher(this.#routes, batch?.ordered === true, logger, onError);
     const onGreeted = () => this.#isBack();

@@ -7,7 +7,7 @@
  * @packageDocumentation
  */
 
-export type { PooledClient, TransactionClient, TransactionPool } from './completion.js';
+export type { Executor, PooledClient, TransactionClient, TransactionPool } from './completion.js';
 export type { Batch, Delivery, Header } from './delivery.js';
 export type { OnError } from './dispatcher.js';
 export type { InboxEvent } from './event.js';
@@ -19,6 +19,7 @@ export {
   type MessageFunction,
   Refused,
 } from './handler.js';
+export type { LargeNumbers } from './numbers.js';
 export type { Subscription } from './routes.js';
 export type { Logger } from './session.js';
 export { TraceContext } from './trace.js';

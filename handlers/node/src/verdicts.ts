@@ -1,6 +1,7 @@
 /** Verdicts: what a function says about a message, and how an error becomes one. */
 
 import { inspect } from 'node:util';
+import { stringify } from './numbers.js';
 
 const REASON_MAX = 4096;
 const CODE_MAX = 64;
@@ -8,6 +9,7 @@ const RESULT_MAX = 1 << 20; // inboxd stores no longer one
 const EMIT_MAX = 8 << 20;
 const AWAY_DELAY_MS = 1000;
 const CLAIM_LOST = 'IB001';
+const CAUSES_MAX = 20;
 // SQLSTATEs that the message has not caused: connection, standby, deadlock, no resources, a lock of others, shutdown.
 const AWAY = /^(08|25006|40|53|55006|55P03|57P)/;
 
@@ -179,7 +181,7 @@ const WITHOUT_RESULT: Answer = {
 
 /** The value as JSON. TypeError if it is none; undefined, functions and symbols are none. */
 export function toJSON(value: unknown): string {
-  const text = JSON.stringify(value);
+  const text = stringify(value);
   if (text === undefined) {
     throw new TypeError(`${typeof value} is not a JSON value`);
   }
@@ -188,25 +190,45 @@ export function toJSON(value: unknown): string {
 
 /** The events as the member `emit` of an answer, and as the argument of `inbox.complete()`. */
 export function emitToJSON(emit: readonly Emit[]): string {
-  return toJSON(
-    emit.map(({ data, ...members }) =>
-      data instanceof Uint8Array
-        ? { ...members, data_base64: Buffer.from(data).toString('base64') }
-        : { ...members, data },
-    ),
-  );
+  const events = emit.map(({ data, ...members }) => {
+    if (data instanceof Uint8Array) {
+      return toJSON({ ...members, data_base64: Buffer.from(data).toString('base64') });
+    }
+    if (typeof data === 'function' || typeof data === 'symbol' || typeof (data as any)?.toJSON === 'function') {
+      toJSON(data); // what is no JSON would be left out, and without data the event is a tombstone
+    }
+    return toJSON({ ...members, data });
+  });
+  return `[${events.join(',')}]`;
 }
 
-/** The answer for what a function has returned. An error if the events to publish are not JSON, or too long. */
-export function answerTo(returned: unknown, completed: boolean): Answer {
+/** A generator does nothing until somebody asks it for values, so its message would be done without any work. */
+export function refuseGenerator(returned: unknown): void {
+  if (/^\[object (Async)?Generator\]$/.test(Object.prototype.toString.call(returned))) {
+    throw new TypeError('the function returned a generator, which does not run by itself: use an async function');
+  }
+}
+
+/**
+ * The answer for what a function has returned. An error if the events to publish are not JSON, or too long.
+ *
+ * @param stored what inbox.complete() has stored, if it is a {@link Done}
+ */
+export function answerTo(returned: unknown, completed: boolean, stored?: unknown): Answer {
   if (returned instanceof Verdict) {
     return answerWith(returned.status, returned.message, returned.delayMs, returned.code);
   }
   if (completed || returned === SETTLED) {
+    if (returned instanceof Done && returned.emit.length > 0 && returned !== stored) {
+      throw new TypeError('the events of Done are lost, because the message is completed: give them to complete()');
+    }
     return SETTLED_ANSWER;
   }
   if (returned === undefined) {
     return DONE;
+  }
+  if (typeof returned === 'object') {
+    refuseGenerator(returned);
   }
   const { result, emit } = Done.of(returned);
   let members = DONE.members;
@@ -226,8 +248,9 @@ export function answerTo(returned: unknown, completed: boolean): Answer {
 
 /** The answer for an error: a verdict, a failure that the message did not cause, or a retry. */
 export function answerToError(error: unknown): Answer {
-  if (error instanceof Verdict) {
-    return answerTo(error, false);
+  const verdict = verdictIn(error);
+  if (verdict !== undefined) {
+    return answerTo(verdict, false);
   }
   if (isClaimLost(error)) {
     // The answer does not matter any more. This one makes inboxd look at the row at once.
@@ -239,17 +262,50 @@ export function answerToError(error: unknown): Answer {
   return answerWith('retry', textOf(error), undefined, codeOf(error));
 }
 
+/** The error and what frameworks keep in it: causes, the errors of an AggregateError, the error of the driver. */
+function causesOf(error: unknown): unknown[] {
+  const found = [error];
+  for (let index = 0; index < found.length && found.length < CAUSES_MAX; index++) {
+    const { cause, errors, original, driverError } = (found[index] ?? {}) as Record<string, unknown>;
+    const inside = [cause, ...(Array.isArray(errors) ? errors : []), original, driverError];
+    found.push(...inside.filter((one) => typeof one === 'object' && one !== null && !found.includes(one)));
+  }
+  return found;
+}
+
+/** The verdict that was thrown, perhaps wrapped by a framework. */
+export function verdictIn(error: unknown): Verdict | undefined {
+  return error instanceof Verdict ? error : causesOf(error).find((cause) => cause instanceof Verdict);
+}
+
 export function isClaimLost(error: unknown): boolean {
-  return error instanceof ClaimLost || sqlstateOf(error) === CLAIM_LOST;
+  return verdictIn(error) === undefined && claimLostIn(error) !== undefined;
+}
+
+/** The lost claim in an error, perhaps wrapped by a framework. */
+export function claimLostIn(error: unknown): ClaimLost | undefined {
+  const causes = causesOf(error);
+  const lost = causes.find((cause): cause is ClaimLost => cause instanceof ClaimLost);
+  const driver = causes.find((cause) => ownSqlstate(cause) === CLAIM_LOST);
+  if (lost !== undefined || driver === undefined) {
+    return lost;
+  }
+  return new ClaimLost((driver as Error).message, { cause: driver });
 }
 
 /** True if the database caused the failure, not the message: such an attempt is not counted. */
 export function isAway(error: unknown): boolean {
-  return error instanceof DatabaseAway || AWAY.test(sqlstateOf(error) ?? '');
+  const verdict = verdictIn(error);
+  return verdict === undefined ? AWAY.test(sqlstateOf(error) ?? '') : verdict instanceof DatabaseAway;
 }
 
-/** The SQLSTATE of an error of PostgreSQL. Only these errors have a severity. */
+/** The SQLSTATE of an error of PostgreSQL, perhaps wrapped by a framework. */
 export function sqlstateOf(error: unknown): string | undefined {
+  return ownSqlstate(causesOf(error).find((cause) => ownSqlstate(cause) !== undefined));
+}
+
+/** Only errors of PostgreSQL have a severity. */
+function ownSqlstate(error: unknown): string | undefined {
   const { code, severity } = (error ?? {}) as { code?: unknown; severity?: unknown };
   return typeof code === 'string' && typeof severity === 'string' ? code : undefined;
 }
@@ -262,6 +318,10 @@ export function textOf(error: unknown): string {
 }
 
 function codeOf(error: unknown): string | undefined {
+  const sqlstate = sqlstateOf(error);
+  if (sqlstate !== undefined) {
+    return sqlstate;
+  }
   const code = (error as { code?: unknown } | null | undefined)?.code;
   return typeof code === 'string' ? code : error instanceof Error ? error.name : undefined;
 }

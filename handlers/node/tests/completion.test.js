@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { EventEmitter } from 'node:events';
 import { test } from 'node:test';
-import { ClaimLost, Dead, Done, Retry, Snooze } from 'inboxd';
+import { ClaimLost, Dead, Done, Retry, SETTLED, Snooze } from 'inboxd';
 import { setUp } from './sidecar.js';
 
 /** Like a client of pg, and like a pool that has only this one. */
@@ -68,6 +68,11 @@ async function answerTo(t, fn) {
 const STATEMENTS = [
   [[], 'SELECT inbox.complete($1::text)', ['1.1.17']],
   [[{ a: 1 }], 'SELECT inbox.complete($1::text, $2::text::jsonb)', ['1.1.17', '{"a":1}']],
+  [
+    [{ a: [9007199254740993n, -1n] }],
+    'SELECT inbox.complete($1::text, $2::text::jsonb)',
+    ['1.1.17', '{"a":[9007199254740993,-1]}'],
+  ],
   [
     [undefined, [{ type: 'made', topic: 't', data: Buffer.of(255) }]],
     'SELECT inbox.complete($1::text, $2::text::jsonb, $3::text::jsonb)',
@@ -230,4 +235,92 @@ test('the transaction of a batch completes what has no verdict', async (t) => {
   sidecar.batch({}, {}, {});
   assert.deepEqual(await sidecar.statuses(), ['dead', 'settled', 'settled']);
   assert.deepEqual(client.calls, ['BEGIN', ['SELECT inbox.complete($1::text[])', [['2.1.17', '3.1.17']]], 'COMMIT']);
+});
+
+test('events of a verdict after the completion are an error', async (t) => {
+  const client = new Client();
+  const reason = 'TypeError: the events of Done are lost, because the message is completed: give them to complete()';
+  const late = new Done(1, [{ type: 'made', topic: 't' }]);
+  for (const fn of [
+    (delivery) => delivery.complete(client).then(() => late),
+    (delivery) => delivery.transaction(client, () => 1).then(() => late),
+  ]) {
+    assert.equal((await answerTo(t, fn)).reason, reason);
+  }
+  assert.deepEqual(await answerTo(t, (delivery) => delivery.transaction(client, () => late)), { status: 'settled' });
+});
+
+test('a batch whose transaction rolls back has no completion and no verdict done', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  const client = new Client({ COMMIT: databaseError('40001') });
+  start((handler) =>
+    handler.onBatch(async (batch) => {
+      const [first, second] = batch.deliveries;
+      const attempt = batch.transaction(client, async () => {
+        await first.complete(client);
+        first.setVerdict(SETTLED); // completed alone
+        second.setVerdict(new Dead('bad'));
+      });
+      await assert.rejects(attempt);
+    }),
+  );
+  await sidecar.accept();
+  sidecar.batch({}, {}, {});
+  assert.deepEqual(await sidecar.statuses(), ['done', 'dead', 'done']);
+});
+
+test('what a function for batches returns is not lost', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  const client = new Client();
+  const returned = [
+    () => new Dead('no'),
+    () => new Done(1, [{ type: 'made', topic: 't' }]),
+    (batch) => batch.transaction(client, () => new Retry('locked')),
+    (batch) => batch.transaction(client, () => new Done(1, [{ type: 'made', topic: 't' }])),
+    function* () {}, // it never runs
+  ];
+  start((handler) => handler.onBatch((batch) => returned.shift()(batch)));
+  await sidecar.accept();
+  const statuses = [];
+  while (returned.length > 0) {
+    sidecar.batch({});
+    statuses.push(...(await sidecar.statuses()));
+  }
+  assert.deepEqual(statuses, ['dead', 'retry', 'retry', 'retry', 'retry']);
+  assert.ok(!client.calls.includes('COMMIT'));
+});
+
+/** Executes statements without telling whether a transaction is open, as the objects of most frameworks. */
+class Unknown {
+  calls = [];
+  constructor(failures = {}) {
+    this.failures = failures;
+  }
+
+  async query(text) {
+    this.calls.push(text);
+    if (this.failures[text]) {
+      throw this.failures[text];
+    }
+  }
+}
+
+test('PostgreSQL says whether an unknown client has a transaction', async (t) => {
+  const outside = { 'SAVEPOINT inboxd': databaseError('25P01', 'SAVEPOINT can only be used in transaction blocks') };
+  for (const use of [(client) => client, (client) => (text, values) => client.query(text, values)]) {
+    const dataSource = new Unknown(outside);
+    assert.match((await answerTo(t, (delivery) => delivery.complete(use(dataSource)))).reason, /open transaction/);
+    assert.deepEqual(dataSource.calls, ['SAVEPOINT inboxd']);
+    const manager = new Unknown();
+    assert.deepEqual(await answerTo(t, (delivery) => delivery.complete(use(manager))), { status: 'settled' });
+    assert.deepEqual(manager.calls, [
+      'SAVEPOINT inboxd',
+      'RELEASE SAVEPOINT inboxd',
+      'SELECT inbox.complete($1::text)',
+    ]);
+  }
+  const knex = Object.assign(() => assert.fail('it is no executor'), { raw() {} });
+  for (const other of [knex, { execute() {} }, undefined]) {
+    assert.match((await answerTo(t, (delivery) => delivery.complete(other))).reason, /\(text, values\) => Promise/);
+  }
 });

@@ -17,6 +17,20 @@ function databaseError(code) {
   return Object.assign(new Error('a text of the server'), { name: 'error', severity: 'ERROR', code });
 }
 
+/** Throws the error as frameworks wrap it: Drizzle by `cause`, Sequelize by `original`, TypeORM by `driverError`. */
+function wrapped(error) {
+  const original = Object.assign(new Error('original'), {
+    original: Object.assign(new Error('driver'), { driverError: error }),
+  });
+  return throwing(new Error('query failed', { cause: original }));
+}
+
+function circular() {
+  const error = new Error('round');
+  error.cause = error;
+  return error;
+}
+
 const away = (code) => ({ status: 'snooze', delay_ms: 1000, reason: 'error: a text of the server', code });
 
 const VERDICTS = [
@@ -41,6 +55,21 @@ const VERDICTS = [
         })(),
       ),
     { status: 'done', result: { rows: [1] } },
+  ],
+  ['a BigInt', () => ({ a: [10n, 'x'] }), { status: 'done', result: { a: [10, 'x'] } }],
+  [
+    'a BigInt in an event',
+    () => new Done(undefined, [{ type: 'x', topic: 't', data: 10n }]),
+    { status: 'done', emit: [{ type: 'x', topic: 't', data: 10 }] },
+  ],
+  [
+    'a generator',
+    function* () {},
+    {
+      status: 'retry',
+      reason: 'TypeError: the function returned a generator, which does not run by itself: use an async function',
+      code: 'TypeError',
+    },
   ],
   ['a date', () => new Date(0), { status: 'done', result: '1970-01-01T00:00:00.000Z' }],
   ['Done with a result', () => new Done('ü'), { status: 'done', result: 'ü' }],
@@ -79,6 +108,26 @@ const VERDICTS = [
   ['ClaimLost', throwing(new ClaimLost('claim 1.1.17 is lost')), { status: 'settled' }],
   ['IB001', throwing(databaseError('IB001')), { status: 'settled' }],
   ['a deadlock', throwing(databaseError('40P01')), away('40P01')],
+  ['a wrapped deadlock', wrapped(databaseError('40P01')), { ...away('40P01'), reason: 'Error: query failed' }],
+  ['a wrapped lost claim', wrapped(new ClaimLost('claim 1.1.17 is lost')), { status: 'settled' }],
+  ['a wrapped IB001', wrapped(databaseError('IB001')), { status: 'settled' }],
+  ['a wrapped verdict', wrapped(new Dead('no', { code: 'SCHEMA' })), { status: 'dead', reason: 'no', code: 'SCHEMA' }],
+  [
+    'a verdict with a cause',
+    throwing(new Dead('no', { cause: databaseError('40P01') })),
+    { status: 'dead', reason: 'no' },
+  ],
+  [
+    'one of several errors',
+    throwing(new AggregateError([new Error('first'), databaseError('57P01')], 'several')),
+    { ...away('57P01'), reason: 'AggregateError: several' },
+  ],
+  [
+    'a wrapped error of the data',
+    wrapped(databaseError('23505')),
+    { status: 'retry', reason: 'Error: query failed', code: '23505' },
+  ],
+  ['an error that causes itself', throwing(circular()), { status: 'retry', reason: 'Error: round', code: 'Error' }],
   ['a lock of others', throwing(databaseError('55P03')), away('55P03')],
   ['an object in use', throwing(databaseError('55006')), away('55006')],
   [
@@ -103,7 +152,7 @@ for (const [name, fn, expected] of VERDICTS) {
   });
 }
 
-for (const value of [() => {}, 10n, Symbol('x')]) {
+for (const value of [() => {}, Symbol('x')]) {
   test(`a result that is not JSON does not change the verdict: ${typeof value}`, async (t) => {
     const { sidecar, start } = await setUp(t);
     start((handler) => handler.on(() => value));
@@ -117,10 +166,10 @@ for (const value of [() => {}, 10n, Symbol('x')]) {
 
 test('an event to publish that is not JSON is a retry', async (t) => {
   const { sidecar, start } = await setUp(t);
-  start((handler) => handler.on(() => new Done(undefined, [{ type: 'x', topic: 't', data: 10n }])));
+  start((handler) => handler.on(() => new Done(undefined, [{ type: 'x', topic: 't', data: Symbol('x') }])));
   await sidecar.accept();
   sidecar.deliver(1);
-  assert.equal((await sidecar.answer()).status, 'retry');
+  assert.equal((await sidecar.answer()).status, 'retry'); // without its data it would be a tombstone
 });
 
 test('events to publish that are too long are a retry', async (t) => {
@@ -148,6 +197,27 @@ test('an onError that fails changes nothing', async (t) => {
   await sidecar.accept();
   sidecar.deliver(1);
   assert.deepEqual(await sidecar.answer(), { status: 'dead', reason: 'no' });
+});
+
+test('an onError that is async and rejects changes nothing, and is logged', async (t) => {
+  const { sidecar, start } = await setUp(t);
+  const lines = [];
+  const error = (line) => lines.push(line);
+  const onError = async (_, delivery) => {
+    if (delivery.event.id === 'A1') {
+      throw new Error('bug');
+    }
+    return new Snooze(7000);
+  };
+  start((handler) => handler.on(throwing(new Dead('no'))), { onError, logger: { ...silent, error } });
+  await sidecar.accept();
+  for (const number of [1, 2]) {
+    sidecar.deliver(number);
+    assert.deepEqual(await sidecar.answer(number), { status: 'dead', reason: 'no' });
+  }
+  await until(() => lines.length === 2);
+  assert.match(lines[0], /^onError failed: Error: bug/);
+  assert.match(lines[1], /^onError failed: .*must return its verdict, not a promise of it/);
 });
 
 test('an error is logged with its stack, without the payload', async (t) => {
@@ -238,6 +308,34 @@ test('functions work at the same time', async (t) => {
   }
   assert.equal(ids.size, 50);
 });
+
+const NUMBERS =
+  '[9007199254740993,-9007199254740993,9007199254740991,1.5,0.1234567890123456789,"12345678901234567890","\\"1"]';
+const SAME = [9007199254740991, 1.5];
+const TEXTS = ['12345678901234567890', '"1'];
+const BIG = ['9007199254740993', '-9007199254740993'];
+const FRACTION = '0.1234567890123456789';
+
+for (const [largeNumbers, expected] of [
+  ['text', [...BIG, ...SAME, FRACTION, ...TEXTS]],
+  ['bigint', [...BIG.map(BigInt), ...SAME, Number(FRACTION), ...TEXTS]],
+]) {
+  test(`large numbers arrive as ${largeNumbers}`, async (t) => {
+    const { sidecar, start } = await setUp(t);
+    const came = [];
+    start((handler) => handler.on(({ event }) => void came.push(event.data)), { largeNumbers });
+    await sidecar.accept();
+    const message = JSON.stringify({
+      jsonrpc: '2.0',
+      id: 'd1',
+      method: 'deliver',
+      params: { delivery: { claim: '1.1.17' }, event: { id: 'A1', source: 's', kafkatopic: 't', data: 'NUMBERS' } },
+    });
+    sidecar.sendText(message.replace('"NUMBERS"', NUMBERS));
+    assert.deepEqual(await sidecar.answer(), { status: 'done' });
+    assert.deepEqual(came, [expected]);
+  });
+}
 
 test('numbers keep their digits with another parser', async (t) => {
   const { sidecar, start } = await setUp(t);
