@@ -37,6 +37,7 @@
 struct instance_run {
 	struct instance instance;
 	struct consumers names; /* the renames, and the known consumers, at the registration */
+	struct consumers own;   /* those that the configuration lists; none: config_sends_only() */
 	struct admission *admission;
 	struct commit_handover commit_handover;
 	struct queue *handovers;
@@ -108,6 +109,36 @@ static int add_consumers(struct admission *admission, const struct config *confi
 	return r < 0 ? r : 0;
 }
 
+static int add_own(struct consumers *own, const struct consumers *names,
+	const struct consumer_rules *rules, struct err *err)
+{
+	struct consumer *made =
+		consumers_add(own, consumers_present_name(names, rules->name), rules->ordering);
+	int r = made == NULL ? err_memory(err) : 0;
+
+	for (size_t i = 0; r == 0 && i < rules->topics.count; i++)
+		r = consumer_add_topic(made, rules->topics.items[i], err);
+	for (size_t i = 0; r == 0 && i < rules->types.count; i++)
+		r = consumer_add_type(made, rules->types.items[i], err);
+	return r;
+}
+
+/* The consumers that the configuration lists; without any, the one without a name. */
+static int list_own(struct consumers *own, const struct config *config,
+	const struct consumers *names, struct err *err)
+{
+	int r = 0;
+
+	if (config_sends_only(config))
+		return 0;
+	if (config->consumer_count == 0 && consumers_add(own, consumers_present_name(names, ""),
+						   config->inbox.ordering) == NULL)
+		return err_memory(err);
+	for (size_t i = 0; r == 0 && i < config->consumer_count; i++)
+		r = add_own(own, names, &config->consumers[i], err);
+	return r;
+}
+
 static int make_shared(struct daemon *daemon, struct instance_run *run, struct err *err)
 {
 	struct admission_limits limits = {
@@ -122,6 +153,8 @@ static int make_shared(struct daemon *daemon, struct instance_run *run, struct e
 	if (r == 0)
 		r = add_consumers(run->admission, daemon->config, &run->names, err);
 	if (r == 0)
+		r = list_own(&run->own, daemon->config, &run->names, err);
+	if (r == 0)
 		r = queue_new(&run->handovers, HANDOVERS, err);
 	return r;
 }
@@ -131,6 +164,7 @@ static int make_dispatch(struct daemon *daemon, struct instance_run *run, struct
 	struct dispatch_options options = {
 		.config = daemon->config,
 		.names = &run->names,
+		.own = &run->own,
 		.admission = run->admission,
 		.commit_handover = &run->commit_handover,
 		.in = run->handovers,
@@ -224,6 +258,7 @@ static int make_ingest(struct daemon *daemon, struct instance_run *run, struct e
 	struct ingest_options options = {
 		.config = daemon->config,
 		.names = &run->names,
+		.own = &run->own,
 		.admission = run->admission,
 		.commit_handover = &run->commit_handover,
 		.out = run->handovers,
@@ -306,6 +341,7 @@ static void end(struct instance_run *run)
 		handover_free(item);
 	queue_free(run->handovers);
 	admission_free(run->admission);
+	consumers_fini(&run->own);
 	consumers_fini(&run->names);
 	wake_fini(&run->wake);
 }

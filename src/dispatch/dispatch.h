@@ -30,7 +30,8 @@ struct trace;
 struct dispatch_options {
 	const struct config *config;
 	const struct consumers
-		*names; /* the renames at the start of the instance run; NULL: none */
+		*names;              /* the renames at the start of the instance run; NULL: none */
+	const struct consumers *own; /* the consumers that this instance lists */
 	struct admission *admission;
 	const struct commit_handover *commit_handover;
 	struct queue *in;    /* struct handover * */

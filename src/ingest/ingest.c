@@ -100,6 +100,7 @@ static int open_store(struct ingest *ingest, struct err *err)
 
 	connection_options(options->config, options->instance, name, &db);
 	db.metrics = options->metrics;
+	db.stores = true;
 	r = db_new(&ingest->db, &db, err);
 	if (r != 0)
 		return r;
@@ -161,8 +162,6 @@ int ingest_new(struct ingest **out, const struct ingest_options *options, struct
 	r = thread_init(&ingest->thread, err);
 	if (r == 0)
 		r = collector_init(&ingest->collector, options->config, err);
-	if (r == 0)
-		r = audience_init(&ingest->audiences, options->config, options->names, err);
 	if (r == 0)
 		r = open_store(ingest, err);
 	if (r == 0)
@@ -424,6 +423,15 @@ static void peek(struct ingest *ingest)
 		db_outage_peek(ingest);
 }
 
+/* A connection that rests is no lost one: what memory holds stays true, and the next statement connects. As after any pause
+ * between two batches, the next one finds out by the lease and the watermarks whether the database has lost commits meanwhile
+ * (rules R1, R2). No search of acquire.c may continue on another connection, and an outcome in doubt needs a resync. */
+static void rest(struct ingest *ingest)
+{
+	if (!ingest->outage.down && !store_batch_has_work(ingest) && !acquire_is_under_way(ingest))
+		db_rest_unused(ingest->db);
+}
+
 static void run_round(struct ingest *ingest)
 {
 	atomic_store(&ingest->options.health->ingest_tick_ms, clock_now_ms());
@@ -443,6 +451,7 @@ static void run_round(struct ingest *ingest)
 	commit_offsets_step(ingest);
 	peek(ingest);
 	observe_step(ingest);
+	rest(ingest);
 }
 
 /* --- Start and stop ---------------------------------------------------------------------------- */

@@ -26,6 +26,7 @@ struct ingest_options {
 	const struct config *config;
 	/* the renames at the start of the instance run; another one ends the run */
 	const struct consumers *names;
+	const struct consumers *own; /* those that the configuration lists */
 	struct admission *admission;
 	/* marks messages that are committed and not yet in the queue */
 	struct commit_handover *commit_handover;

@@ -114,7 +114,6 @@ struct outage {
 
 /* partitions/audience.c */
 struct audiences {
-	struct consumers own; /* those that the configuration lists */
 	struct consumers
 		known; /* those that messages are stored for; none until the table was read */
 	bool defined;  /* the own definitions are in the table */
@@ -122,7 +121,6 @@ struct audiences {
 	bool doubtful;
 	int64_t at_ms; /* when the table is read again, if a look does not say that nothing has changed */
 	int64_t version; /* of the look before it was read */
-	int64_t kept_ms; /* when the own consumers were noted */
 };
 
 /* partitions/acquire.c: in progress; they take turns, each for a slice of time. */

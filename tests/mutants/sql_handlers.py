@@ -34,7 +34,7 @@ MUTANTS = [
            edit(CALLS, "\tif (!is_rolled_back(r, err))\n\t\treturn r;\n\tr = 0;", "\treturn r;\n\tr = 0;"),
            tests=[SYSTEM + "test_a_deferred_constraint_fails_at_commit_for_its_message_only"]),
     mutant("R28", "settings of a function stay in the session",
-           edit("src/store/pg/db.c", "\tif (db->user_functions)\n", "\tif (false)\n"),
+           edit("src/store/pg/db.c", "\tif (r == 0 && db->user_functions)\n", "\tif (r != 0 && db->user_functions)\n"),
            tests=[SYSTEM + "test_settings_of_a_function_do_not_reach_the_next_transaction"]),
     mutant("R28", "a function that is gone spends attempts",
            edit(CALLS, "\t\tif (r == 0 && first == 0)\n\t\t\tr = refusal_of(problem, batch->handler, err);\n", ""),

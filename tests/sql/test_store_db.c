@@ -180,6 +180,19 @@ static void a_query_on_a_closed_connection_fails_with_that_reason(void **state)
 	OK(db_open(world->db, &err));
 }
 
+static void a_connection_that_rests_is_opened_by_the_next_transaction(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+
+	db_rest_unused(world->db);
+	assert_true(db_is_open(world->db)); /* it was used a moment ago */
+	db_rest(world->db);
+	assert_false(db_is_open(world->db));
+	OK(db_run(world->db, QUERY_SCHEMA_VERSION, NULL, &rows, &err));
+	assert_true(db_is_open(world->db));
+}
+
 static void rows_and_params_carry_every_type(void **state)
 {
 	struct world *world = *state;
@@ -567,6 +580,7 @@ int main(void)
 		TEST(a_password_is_never_in_an_error_text),
 		TEST(a_database_in_another_encoding_is_refused),
 		TEST(a_query_on_a_closed_connection_fails_with_that_reason),
+		TEST(a_connection_that_rests_is_opened_by_the_next_transaction),
 		TEST(rows_and_params_carry_every_type),
 		TEST(a_failed_transaction_leaves_the_connection_usable),
 		TEST(error_texts_never_quote_values),

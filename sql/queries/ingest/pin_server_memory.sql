@@ -3,5 +3,5 @@
 -- block of this size was freed, glibc returns nothing while less than twice as much is unused (mallopt(3),
 -- M_MMAP_THRESHOLD). It has no effect with another C library, or behind a pooler that gives each transaction another
 -- process.
--- Caller: store/batches/batch_writer.c, once a connection. Index: none.
+-- Caller: store/pg/db.c, once a connection that stores. Index: none.
 SELECT octet_length(repeat(' ', 16777216))

@@ -3,7 +3,7 @@
  * instances. It is made before the first message is routed or claimed, every third of a lease if a look at the table says that
  * something changed or there is no look (maintenance_jobs.c), and soon after a hello, after the end of a handler's last connection,
  * and after a notification. Without a change it is made more seldom: the time when a handler was last seen counts if this
- * process is killed.
+ * process is killed. It also notes that this instance still lists its consumers.
  *
  * Race: a handler connects or leaves while the exchange runs. The result is older than that, so it is ignored for this
  * handler: `changed` of the group is compared with the number of changes when the job was made.
@@ -19,6 +19,7 @@
 
 #define A_THIRD     3
 #define A_TWENTIETH 20
+#define LISTED_MS   30000
 #define PAUSE_MS    200  /* between two exchanges, however often handlers connect and leave */
 #define AGAIN_MS    1000 /* after an exchange that failed, for example because a row is locked */
 
@@ -70,19 +71,26 @@ static struct job *exchange_job(struct handler_groups *groups, int64_t now_ms)
 		return NULL;
 	}
 	job->request.instance = groups->context->options.instance;
+	job->handlers.consumers = groups->context->options.own;
 	job->handlers.memory_ms = memory_ms(groups);
 	job->handlers.lease_ms = groups->context->options.config->worker.lease;
 	job->handlers.changes = groups->changes;
 	return job;
 }
 
-/* A twentieth of inbox.handler_memory, but not more than two leases. */
+static int64_t lesser(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* A twentieth of inbox.handler_memory, but not more than two leases. Nobody lists a consumer that was not noted for a minute
+ * (inbox.consumers in the schema). */
 static bool was_seen_long_ago(const struct handler_groups *groups, int64_t now_ms)
 {
-	int64_t most_ms = 2 * groups->context->options.config->worker.lease;
-	int64_t part_ms = memory_ms(groups) / A_TWENTIETH;
+	int64_t lease_ms = groups->context->options.config->worker.lease;
 
-	return now_ms >= groups->exchanged_ms + (part_ms < most_ms ? part_ms : most_ms);
+	return now_ms >= groups->exchanged_ms + lesser(memory_ms(groups) / A_TWENTIETH,
+							lesser(2 * lease_ms, LISTED_MS));
 }
 
 static bool is_due(const struct handler_groups *groups, int64_t now_ms)
@@ -110,7 +118,8 @@ void handler_memory_run(struct handler_groups *groups, int64_t now_ms)
 	groups->exchange_soon = false;
 	groups->exchanged_ms = now_ms;
 	groups->exchanged_version = table->looks.handlers_version;
-	groups->exchange_at_ms = now_ms + groups->context->options.config->worker.lease / A_THIRD;
+	groups->exchange_at_ms =
+		now_ms + lesser(groups->context->options.config->worker.lease / A_THIRD, LISTED_MS);
 	jobs_give(table, job);
 }
 

@@ -18,7 +18,6 @@
 #include "base/time/clock.h"
 
 #define QUEUE_WAIT_MS  1000
-#define REST_AFTER_MS  60000 /* without a job; the listener does not rest */
 #define LISTEN         "LISTEN inboxd_replay"
 #define UNLISTEN       "UNLISTEN inboxd_replay"
 /* Each notification causes a search. With more of them than this in a second, the searches that take place anyway are
@@ -237,6 +236,7 @@ static int run_handlers(struct db *db, struct job *job)
 		.lease_ms = job->handlers.lease_ms,
 		.own = job->handlers.own,
 		.count = job->handlers.count,
+		.consumers = job->handlers.consumers,
 	};
 
 	return known_exchange(db, &request, &job->handlers.known, &job->err);
@@ -403,14 +403,13 @@ static void work(void *arg)
 {
 	struct worker *worker = arg;
 	struct worker_pool *pool = worker->pool;
-	int64_t idle_since_ms = clock_now_ms();
 	void *item = NULL;
 	int r;
 
 	while ((r = next_job(worker, &item)) != QUEUE_CLOSED) {
 		if (r == QUEUE_TIMEOUT) {
-			if (!is_listener(worker) && clock_now_ms() - idle_since_ms >= REST_AFTER_MS)
-				db_rest(worker->db);
+			if (!is_listener(worker))
+				db_rest_unused(worker->db);
 			continue;
 		}
 		execute(worker, item);
@@ -418,7 +417,6 @@ static void work(void *arg)
 		(void)queue_push(pool->done, item, QUEUE_WAIT_MS);
 		wake_poke(pool->options.done_wake);
 		take_notices(worker);
-		idle_since_ms = clock_now_ms();
 	}
 	db_close(worker->db);
 }

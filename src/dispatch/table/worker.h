@@ -120,7 +120,8 @@ struct key_holds_job {
 struct handlers_job {
 	struct known_own *own; /* the handlers of this instance */
 	size_t count;
-	int64_t memory_ms; /* inbox.handler_memory */
+	const struct consumers *consumers; /* those that this instance lists; borrowed */
+	int64_t memory_ms;                 /* inbox.handler_memory */
 	int64_t lease_ms;
 	uint64_t changes; /* handler_groups.changes when the job was given */
 

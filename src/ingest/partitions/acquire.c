@@ -28,11 +28,9 @@
 
 #define ACQUIRE_RETRY_MS 100
 #define A_THIRD          3
-#define A_TWENTIETH      20
-#define COMMIT_MS        1000  /* of the offsets, before partitions are taken again */
-#define LISTED_MS        20000 /* consumers are noted as listed at least this often */
-#define SLICE_MS         50    /* of each round */
-#define LOG_AFTER_MS     1000  /* a longer search is logged */
+#define COMMIT_MS        1000 /* of the offsets, before partitions are taken again */
+#define SLICE_MS         50   /* of each round */
+#define LOG_AFTER_MS     1000 /* a longer search is logged */
 
 /* The partitions whose rows were taken in one statement, and the search for claims of others on
  * them. */
@@ -348,37 +346,21 @@ int acquire_read_audience(struct ingest *ingest, enum ordering taken_with, struc
 	return admission_strictest(ingest->options.admission) == taken_with ? 0 : TAKE_AGAIN;
 }
 
-static int64_t lesser(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-/* The memory of a consumer counts from the last note, and is a lease longer than configured. So a note is good for a lease, but only
- * for a small part of the memory, and not for the minute after which nobody lists the consumer (inbox.consumers in the schema). */
-static bool is_audience_kept(const struct ingest *ingest, int64_t now_ms)
-{
-	const struct audiences *audiences = &ingest->audiences;
-	const struct config *config = atomic_load(&ingest->reloaded);
-	int64_t good_ms = lesser(config->inbox.handler_memory / A_TWENTIETH,
-		lesser(config->worker.lease, LISTED_MS));
-
-	return audiences->kept_ms != 0 && now_ms - audiences->kept_ms < good_ms &&
-	       admission_is_unchanged(ingest->options.admission, audiences->version);
-}
-
 /* True when the known consumers have been read in this instance run. */
 static bool keep_audience(struct ingest *ingest)
 {
 	struct audiences *audiences = &ingest->audiences;
 	int64_t now_ms = clock_now_ms();
 	struct err err = ERR_INIT;
+	int64_t version;
 	int r;
 
-	if (now_ms < audiences->at_ms || is_audience_kept(ingest, now_ms))
+	if (now_ms < audiences->at_ms ||
+		(audiences->defined &&
+			admission_is_unchanged(ingest->options.admission, audiences->version)))
 		return audiences->known.count > 0;
-	audiences->at_ms =
-		now_ms + lesser(ingest->options.config->worker.lease / A_THIRD, LISTED_MS);
-	audiences->version = admission_look(ingest->options.admission).version;
+	audiences->at_ms = now_ms + ingest->options.config->worker.lease / A_THIRD;
+	version = admission_look(ingest->options.admission).version;
 	r = audience_keep(ingest, &err);
 	if (r == 0)
 		r = audience_read(ingest, &err);
@@ -387,7 +369,7 @@ static bool keep_audience(struct ingest *ingest)
 	if (r < 0)
 		db_outage_begin(ingest, &err);
 	else
-		audiences->kept_ms = now_ms;
+		audiences->version = version;
 	return r >= 0;
 }
 

@@ -17,37 +17,8 @@
 #include "store/batches/batch_writer.h"
 #include "store/batches/known_consumers.h"
 
-static int add_own(struct consumers *own, const struct consumers *names,
-	const struct consumer_rules *rules, struct err *err)
-{
-	struct consumer *made =
-		consumers_add(own, consumers_present_name(names, rules->name), rules->ordering);
-	int r = made == NULL ? err_memory(err) : 0;
-
-	for (size_t i = 0; r == 0 && i < rules->topics.count; i++)
-		r = consumer_add_topic(made, rules->topics.items[i], err);
-	for (size_t i = 0; r == 0 && i < rules->types.count; i++)
-		r = consumer_add_type(made, rules->types.items[i], err);
-	return r;
-}
-
-int audience_init(struct audiences *audiences, const struct config *config,
-	const struct consumers *names, struct err *err)
-{
-	int r = 0;
-
-	if (config->consumer_count == 0 &&
-		consumers_add(&audiences->own, consumers_present_name(names, ""),
-			config->inbox.ordering) == NULL)
-		return err_memory(err);
-	for (size_t i = 0; r == 0 && i < config->consumer_count; i++)
-		r = add_own(&audiences->own, names, &config->consumers[i], err);
-	return r;
-}
-
 void audience_fini(struct audiences *audiences)
 {
-	consumers_fini(&audiences->own);
 	consumers_fini(&audiences->known);
 }
 
@@ -150,17 +121,17 @@ static void log_not_listed(const struct consumer *consumer)
 }
 
 /* Own consumers are known, and this sidecar lists them, even if their rows are locked or were deleted a moment ago. */
-static int complete(const struct audiences *audiences, struct consumers *known, struct err *err)
+static int complete(const struct consumers *own, struct consumers *known, struct err *err)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < audiences->own.count; i++) {
-		struct consumer *consumer = consumers_find(known, audiences->own.items[i].name);
+	for (size_t i = 0; r == 0 && i < own->count; i++) {
+		struct consumer *consumer = consumers_find(known, own->items[i].name);
 
 		if (consumer != NULL)
 			consumer->unlisted = false;
 		else
-			r = consumers_copy(known, &audiences->own.items[i], err);
+			r = consumers_copy(known, &own->items[i], err);
 	}
 	return r;
 }
@@ -219,7 +190,7 @@ static int change(struct ingest *ingest, struct consumers *known, struct err *er
 
 	audiences->known = *known;
 	*known = (struct consumers)CONSUMERS_INIT;
-	grown = compare(&audiences->own, &before, &audiences->known,
+	grown = compare(ingest->options.own, &before, &audiences->known,
 		consumers_have_same_names(&audiences->known, ingest->options.names));
 	atomic_store(&ingest->options.health->unlisted, count_unlisted(&audiences->known));
 	for (size_t i = 0; r == 0 && i < ingest->partitions.count; i++)
@@ -257,7 +228,7 @@ int audience_read(struct ingest *ingest, struct err *err)
 	if (r == 0)
 		note_names(ingest, &known);
 	if (r == 0)
-		r = complete(&ingest->audiences, &known, err);
+		r = complete(ingest->options.own, &known, err);
 	if (r == 0)
 		r = admission_keep_known(ingest->options.admission, &known, err);
 	if (r == 0 && !is_equal(&known, &ingest->audiences.known))
@@ -281,8 +252,9 @@ int audience_keep(struct ingest *ingest, struct err *err)
 	struct audiences *audiences = &ingest->audiences;
 	const struct config *config = atomic_load(&ingest->reloaded);
 	const struct consumers_listing listing = {
-		.own = &audiences->own,
-		.memory_ms = config->inbox.handler_memory + config->worker.lease,
+		.own = ingest->options.own,
+		.memory_ms = known_consumers_memory_ms(
+			config->inbox.handler_memory, config->worker.lease),
 		.define = !audiences->defined,
 		.replaced = log_replaced,
 	};

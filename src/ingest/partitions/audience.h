@@ -7,12 +7,10 @@
 
 #include "ingest/state.h"
 
-/* Takes the consumers that the configuration lists; without any, the one without a name. FAULT_MEMORY. */
-int audience_init(struct audiences *audiences, const struct config *config,
-	const struct consumers *names, struct err *err);
 void audience_fini(struct audiences *audiences);
 
-/* Notes in the table that this instance lists its consumers; the first time with their definitions. */
+/* Notes in the table that this instance lists its consumers; the first time with their definitions. Workers repeat it
+ * (handler_memory.c). */
 int audience_keep(struct ingest *ingest, struct err *err);
 /* Reads the known consumers. AUDIENCE_GROWN: there are new ones, so all partitions must be acquired again. Called after
  * partitions were taken, too: a partition must not fall back behind a consumer for which another instance has stored its

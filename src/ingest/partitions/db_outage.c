@@ -252,13 +252,9 @@ static int reconnect(struct ingest *ingest, struct err *err)
 
 	if (r < 0)
 		return r;
-	if (!was_open) {
-		if (ingest->outage.connections++ > 0)
-			metric_add(ingest->outage.reconnects, 1);
-		r = batch_writer_pin_server_memory(ingest->writer, err);
-	}
-	if (r == 0)
-		r = resync(ingest, err);
+	if (!was_open && ingest->outage.connections++ > 0)
+		metric_add(ingest->outage.reconnects, 1);
+	r = resync(ingest, err);
 	return r < 0 ? r : audience_check_names(ingest, err);
 }
 

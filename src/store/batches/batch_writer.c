@@ -84,11 +84,6 @@ void batch_writer_set_ordering(struct batch_writer *writer, enum ordering orderi
 	writer->ordering = ordering;
 }
 
-int batch_writer_pin_server_memory(struct batch_writer *writer, struct err *err)
-{
-	return db_run(writer->db, QUERY_PIN_SERVER_MEMORY, NULL, NULL, err);
-}
-
 /* Rows of one kind while they are written to the table. */
 struct writing {
 	struct batch_writer *writer;

@@ -34,10 +34,6 @@ void batch_writer_set_ordering(struct batch_writer *writer, enum ordering orderi
 /* `moving`: a consumer is being renamed, so an event is also a repeat if it has a row under the earlier name (ADR 40). */
 void batch_writer_set_moving(struct batch_writer *writer, bool moving);
 
-/* Call it once per connection, before the first batch: the server process then keeps the memory of
- * a batch instead of returning it to the operating system each time. */
-int batch_writer_pin_server_memory(struct batch_writer *writer, struct err *err);
-
 enum {
 	WRITER_MOVED = 1, /* a watermark differs from the expected value: nothing stored; resync */
 	/* the lease of this instance is gone: nothing stored; this instance has ended */

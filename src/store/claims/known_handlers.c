@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "queries.h"
+#include "store/batches/known_consumers.h"
 
 /* The result columns of the statement known_handlers. */
 enum {
@@ -163,7 +164,19 @@ static int exchange(
 	return read_known(rows, out, err);
 }
 
-/* The pauses have a transaction of their own: whoever locks a handler does not keep a pause from its effect. */
+/* Their memory counts from this note. Ingest has defined them at the start of the instance run. */
+static int note_consumers(struct db *db, const struct known_request *request, struct err *err)
+{
+	const struct consumers_listing listing = {
+		.own = request->consumers,
+		.memory_ms = known_consumers_memory_ms(request->memory_ms, request->lease_ms),
+	};
+	int r = request->consumers->count == 0 ? 0 : known_consumers_keep(db, &listing, err);
+
+	return r == KNOWN_CONSUMERS_LOCKED ? 0 : r;
+}
+
+/* The pauses and the consumers have transactions of their own: whoever locks a handler does not keep them from their effect. */
 int known_exchange(
 	struct db *db, const struct known_request *request, struct known *out, struct err *err)
 {
@@ -171,5 +184,7 @@ int known_exchange(
 
 	*out = (struct known){ NULL };
 	r = read_pauses(db, out, err);
+	if (r == 0)
+		r = note_consumers(db, request, err);
 	return r == 0 ? exchange(db, request, out, err) : r;
 }

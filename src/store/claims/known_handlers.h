@@ -7,6 +7,7 @@
 #define STORE_CLAIMS_KNOWN_HANDLERS_H
 
 #include "model/admission/pauses.h"
+#include "model/routing/consumers.h"
 #include "model/routing/routing.h"
 #include "store/pg/db.h"
 
@@ -27,6 +28,7 @@ struct known_request {
 	int64_t lease_ms;
 	const struct known_own *own;
 	size_t count;
+	const struct consumers *consumers; /* those that this instance lists */
 };
 
 struct known_handler {
@@ -43,7 +45,7 @@ struct known {
 };
 void known_fini(struct known *known);
 
-/* Reads all pauses; then records the handlers of this instance, and reads all handlers. Handlers connected here have no
+/* Reads all pauses; then notes that the consumers of this instance are still listed, records its handlers, and reads all handlers. Handlers connected here have no
  * subscriptions in `out`. A row of a handler that somebody has locked is a fault; the pauses are read before it. */
 int known_exchange(
 	struct db *db, const struct known_request *request, struct known *out, struct err *err);

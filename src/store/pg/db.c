@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/faultpoint.h"
+#include "base/time/clock.h"
 #include "queries.h"
 #include "report/meters.h"
 #include "store/pg/pipeline.h"
@@ -20,6 +21,7 @@
 #define EXTRA_LEAST_MS 500
 #define EXTRA_MOST_MS  2000
 #define NO_LIMIT_MS    (INT64_C(1) << 40)
+#define REST_AFTER_MS  60000
 
 /* Roles and databases may have other defaults. A batch that is retried needs READ COMMITTED: it
  * must see what another transaction committed in the meantime. */
@@ -60,6 +62,9 @@ struct db {
 	char *schema;
 	char settings[PLANS_KINDS][512]; /* the statements that set the timeouts, and how to plan */
 	int64_t timeout_ms;
+	int64_t used_ms; /* when something was sent last */
+	bool resting;    /* the next transaction connects */
+	bool stores;
 	bool user_functions;
 	enum prepare prepare;
 	bool savepoint; /* a savepoint exists in this transaction */
@@ -143,6 +148,7 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 	if (db == NULL)
 		return err_memory(err);
 	write_settings(db, options);
+	db->stores = options->stores;
 	db->user_functions = options->user_functions;
 	db->prepare = options->user_functions ? PREPARE_NEVER : options->prepare;
 	gauge_init(&db->gauge, options->metrics);
@@ -182,11 +188,17 @@ static void note_state(struct db *db)
 		gauge_move(&db->gauge, CONNECTION_TRANSACTION);
 }
 
+static void note_sent(struct db *db)
+{
+	db->used_ms = clock_now_ms();
+	gauge_move(&db->gauge, CONNECTION_BUSY);
+}
+
 static int run_pipeline(struct db *db, struct err *err)
 {
 	int r;
 
-	gauge_move(&db->gauge, CONNECTION_BUSY);
+	note_sent(db);
 	r = pipeline_run(db->pipeline, db->timeout_ms, err);
 	note_state(db);
 	return r;
@@ -283,8 +295,12 @@ int db_open(struct db *db, struct err *err)
 		pipeline_name_statements(db->pipeline, true);
 	if (r == 0 && !was_open && db->prepare == PREPARE_AUTO)
 		r = find_pooler(db, err);
+	db->resting = false;
+	db->used_ms = clock_now_ms();
 	note_state(db);
-	return r;
+	return r == 0 && !was_open && db->stores
+		       ? db_run(db, QUERY_PIN_SERVER_MEMORY, NULL, NULL, err)
+		       : r;
 }
 
 void db_close(struct db *db)
@@ -298,7 +314,14 @@ void db_close(struct db *db)
 void db_rest(struct db *db)
 {
 	db_close(db);
+	db->resting = true;
 	gauge_move(&db->gauge, CONNECTION_UNUSED);
+}
+
+void db_rest_unused(struct db *db)
+{
+	if (db_is_open(db) && clock_now_ms() - db->used_ms >= REST_AFTER_MS)
+		db_rest(db);
 }
 
 bool db_names_statements(const struct db *db)
@@ -405,11 +428,11 @@ static int ensure_settings(struct db *db, struct err *err)
 
 int db_begin(struct db *db, struct err *err)
 {
-	int r = 0;
+	int r = db->resting ? db_open(db, err) : 0;
 
 	db->savepoint = false;
 	db->plans = PLANS_UNSET;
-	if (db->user_functions)
+	if (r == 0 && db->user_functions)
 		r = queue_plain(db, "RESET ALL", err);
 	if (r == 0)
 		r = queue_plain(db, BEGIN, err);
@@ -449,7 +472,7 @@ int db_send(struct db *db, struct err *err)
 {
 	int r;
 
-	gauge_move(&db->gauge, CONNECTION_BUSY);
+	note_sent(db);
 	if (FAULT_ERROR("error_before_depart"))
 		pipeline_close(db->pipeline);
 	r = pipeline_send(db->pipeline, db->timeout_ms, err);

@@ -41,6 +41,8 @@ struct db_options {
 	 * and the database have them, what such a function has set for the session (SET) is reset
 	 * before the next transaction, and the client waits for two statement timeouts. */
 	bool user_functions;
+	/* The connection stores batches: the server process keeps the memory of one (pin_server_memory.sql). */
+	bool stores;
 	/* Whether statements are prepared under names. Never with user_functions: named statements are executed with
 	 * generic plans, and plan_cache_mode concerns those functions, too. */
 	enum prepare prepare;
@@ -54,9 +56,11 @@ DEFINE_CLEANUP(struct db *, db_free);
  * error text says what to do. */
 int db_open(struct db *db, struct err *err);
 void db_close(struct db *db);
-/* Closes the connection because there is no work for it at present; db_open() connects again. It does not count as lost:
- * inboxd_pg_connections leaves it out. Also the one that was never opened is left out. */
+/* Closes the connection because there is no work for it at present. db_open() or db_begin() connects again; if that fails, the
+ * connection counts as lost. Until then inboxd_pg_connections leaves it out, like one that was never opened. */
 void db_rest(struct db *db);
+/* db_rest(), unless the connection was used within the last minute. Call it outside a transaction, with nothing queued. */
+void db_rest_unused(struct db *db);
 bool db_is_open(const struct db *db);
 /* Whether frequent statements are prepared under names on this connection. */
 bool db_names_statements(const struct db *db);
