@@ -35,7 +35,7 @@ usage() {
 		  fuzz        every fuzz target for FUZZ_SECONDS (60), two at a time
 		  tsan        the system tests with the most threads in them, under ThreadSanitizer
 		  model       every interleaving of a partition that gets a new owner, with spin
-		  versions    sql and a part of system with other versions of PostgreSQL and Kafka
+		  versions    sql and a part of system with other versions of PostgreSQL and Kafka, and with the librdkafka that is shipped
 		  mutants     each rule of docs/rules.md removed: a test must fail; needs an hour
 		  nightly     all of these, one after the other, with 300 s for each fuzz target and the larger models; needs hours
 
@@ -181,15 +181,25 @@ short_system() {
 	pytest_suite -n "${SYSTEM_JOBS:-2}" --dist worksteal -m "not big" "${files[@]/%/.py}"
 }
 
+# What a librdkafka can change: positions, rebalances, what a producer reports, errors, logins. ADR 26, 29 and 35 rest on its internals.
+librdkafka_tests=("${versions_tests[@]}" generations dead_topic outbox quotas seek shutdown verify outage_logs)
+
+with_shipped_librdkafka() {
+	local files=("${librdkafka_tests[@]/#/$root/tests/system/test_}")
+	build_shipped && INBOXD_BINARY="$root/build-shipped/src/inboxd" pytest_suite -n "${SYSTEM_JOBS:-2}" --dist worksteal -m "not big" \
+		"${files[@]/%/.py}"
+}
+
 suite_versions() {
 	local one
-	for one in ${VERSIONS:-postgres-14 postgres-16 postgres-17 postgres-18 kafka-3.9 kafka-4.1 kafka-4.4}; do
+	for one in ${VERSIONS:-postgres-14 postgres-16 postgres-17 postgres-18 kafka-3.9 kafka-4.1 kafka-4.4 librdkafka-shipped}; do
 		case $one in
 		postgres-*)
 			POSTGRES_VERSION=${one#*-} run "versions: $one: sql" pytest_suite -n "${SYSTEM_JOBS:-2}" "$root/tests/sql"
 			POSTGRES_VERSION=${one#*-} run "versions: $one: system" short_system
 			;;
 		kafka-*) KAFKA_VERSION=${one#*-} run "versions: $one: system" short_system ;;
+		librdkafka-shipped) run "versions: $one: system" with_shipped_librdkafka ;;
 		*) run "versions: there is no $one" false ;;
 		esac
 	done
@@ -233,6 +243,7 @@ prepare() {
 	case " $* " in
 	*" deploy "*)
 		require "install: deploy" install_packages "${deploy_packages[@]}"
+		require "install: librdkafka" install_librdkafka
 		require "install: kustomize" install_go_program kustomize
 		require "install: helm" install_go_program helm
 		;;
@@ -240,7 +251,10 @@ prepare() {
 	case " $* " in
 	*" fuzz "* | *" tsan "*) require "install: clang's runtime" install_clang_runtime ;;
 	*" model "*) require "install: spin" install_packages "${model_packages[@]}" ;;
-	*" versions "*) require "install: versions" install_packages xz-utils ;;
+	*" versions "*)
+		require "install: versions" install_packages xz-utils
+		require "install: librdkafka" install_librdkafka
+		;;
 	esac
 	case " $* " in
 	*" deploy "* | *" quickstart "*) require "build: release" build_release ;;

@@ -1,10 +1,13 @@
 #!/bin/sh
-# rootfs.sh PROGRAM DIRECTORY: a file system with the program, its libraries, the certificates of public
-# authorities and a user that is not root. glibc contains the name services "files" and "dns".
+# rootfs.sh PROGRAM LIBRDKAFKA DIRECTORY: a file system with the program, its libraries, the certificates of public
+# authorities and a user that is not root. glibc contains the name services "files" and "dns". LIBRDKAFKA is where
+# deploy/librdkafka/build.sh has installed it.
 set -eu
 
 program=$1
-rootfs=$2
+librdkafka=$2
+rootfs=$3
+doc=$rootfs/usr/share/doc/inboxd
 user=65532
 
 # The loader and every library, at the paths where the program searches them.
@@ -16,6 +19,9 @@ install -D -m 755 -s "$program" "$rootfs/usr/bin/inboxd"
 for library in $(libraries); do
 	install -D -m 755 "$(realpath "$library")" "$rootfs$library"
 done
+install -D -m 644 "$librdkafka/share/doc/librdkafka/LICENSES.txt" "$doc/librdkafka-LICENSES.txt"
+# shellcheck disable=SC2046 # one word a library
+"$(dirname "$0")/../sbom.py" "$program" $(libraries) >"$doc/inboxd.cdx.json"
 install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$rootfs/etc/ssl/certs/ca-certificates.crt"
 echo "inboxd:x:$user:$user:inboxd:/:/nonexistent" >"$rootfs/etc/passwd"
 echo "inboxd:x:$user:" >"$rootfs/etc/group"

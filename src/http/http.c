@@ -448,3 +448,8 @@ int http_port(const struct http *http)
 {
 	return http->port;
 }
+
+void http_add_library_version(struct buf *out)
+{
+	buf_add_str(out, event_get_version());
+}

@@ -42,4 +42,7 @@ void http_stop(struct http *http);
 /* The port of the listening socket. */
 int http_port(const struct http *http);
 
+/* Appends the version of libevent that is loaded. */
+void http_add_library_version(struct buf *out);
+
 #endif

@@ -19,7 +19,8 @@
 extern char **environ;
 
 /* A command is one of five kinds. `on_inbox` works on the tables alone. `run` does the whole command itself. `on_sources` makes
- * a configuration. `without_config` reads none: the commands that are handlers. COMMAND_RUN, the daemon, also needs the
+ * a configuration. `without_config` reads none: the commands that are handlers, and
+ * `version`. COMMAND_RUN, the daemon, also needs the
  * sources, because it reads them again at SIGHUP. */
 static const struct {
 	op_function *on_inbox;
@@ -60,6 +61,7 @@ static const struct {
 	[COMMAND_REQUESTS] = { .on_inbox = op_requests },
 	[COMMAND_EXEC] = { .without_config = command_exec },
 	[COMMAND_FORWARD] = { .without_config = command_forward },
+	[COMMAND_VERSION] = { .without_config = command_version },
 };
 
 /* The options that librdkafka and libpq know, so that a misspelt one is an error. */
@@ -146,10 +148,6 @@ int command_execute(const struct cli *cli, struct err *err)
 	if (cli->help) {
 		cli_add_help(&help, cli->command);
 		(void)fputs(buf_str(&help), stdout);
-		return 0;
-	}
-	if (cli->command == COMMAND_VERSION) {
-		(void)printf(cli->json ? "{\"version\":\"%s\"}\n" : "inboxd %s\n", INBOXD_VERSION);
 		return 0;
 	}
 	if (commands[cli->command].without_config != NULL)

@@ -46,4 +46,7 @@ int command_seek(const struct cli *cli, const struct config *config, struct err 
  * were printed. */
 int command_verify(const struct cli *cli, const struct config *config, struct err *err);
 
+/* Prints the versions of the program and of its libraries, and what librdkafka can do. */
+int command_version(const struct cli *cli, struct err *err);
+
 #endif

@@ -10,6 +10,7 @@ import pytest
 
 from deploy.terminal import Terminal
 from deploy.tools import call
+from support.librdkafka import shipped
 from support.fixtures import *  # noqa: F401,F403 pylint: disable=wildcard-import,unused-wildcard-import
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -48,12 +49,23 @@ def checkout(root, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def packages(checkout, tmp_path_factory):
+def librdkafka():
+    """The directory of the static library, built once into the cache by the script that the image and the packages call."""
+    return shipped()
+
+
+@pytest.fixture(scope="session")
+def shipped_version(deploy):
+    return re.search(r"^version (\S+)$", (deploy / "librdkafka/sources").read_text(), re.M)[1]
+
+
+@pytest.fixture(scope="session")
+def packages(checkout, librdkafka, tmp_path_factory):
     """{name: file} of the packages that dpkg-buildpackage builds from a clean tree."""
     place = tmp_path_factory.mktemp("debian")
     shutil.copytree(checkout, place / "inboxd", symlinks=True)
     call("dpkg-buildpackage", "-us", "-uc", "-b", "-j2", cwd=place / "inboxd",
-         env={**os.environ, "DEB_BUILD_OPTIONS": "noautodbgsym parallel=2"})
+         env={**os.environ, "DEB_BUILD_OPTIONS": "noautodbgsym parallel=2", "LIBRDKAFKA": str(librdkafka)})
     return {path.name.partition("_")[0]: path for path in place.glob("*.deb")}
 
 

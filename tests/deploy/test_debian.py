@@ -1,6 +1,7 @@
 """The Debian packages: built like Debian packages, installed into a separate directory, and run."""
 
 import gzip
+import json
 import os
 import pathlib
 import re
@@ -27,7 +28,19 @@ def test_three_packages_are_built(packages):
 def test_the_version_is_that_of_the_program(packages, installed, root):
     version = re.search(r"version: '([^']+)'", (root / "meson.build").read_text())[1]
     assert call("dpkg-deb", "-f", packages["inboxd"], "Version").strip() == version
-    assert call(installed / "usr/bin/inboxd", "version") == f"inboxd {version}\n"
+    assert call(installed / "usr/bin/inboxd", "version").startswith(f"inboxd {version}\n")
+
+
+def test_the_package_has_the_librdkafka_of_the_project(packages, installed, shipped_version):
+    """The package names the libraries that it calls as dependencies, so that the distribution updates them."""
+    assert f"\nlibrdkafka {shipped_version} (static: " in call(installed / "usr/bin/inboxd", "version")
+    depends = call("dpkg-deb", "-f", packages["inboxd"], "Depends")
+    assert "librdkafka" not in depends
+    for library in ("libssl", "libcurl", "libzstd", "liblz4", "libsasl2"):
+        assert re.search(rf"\b{library}", depends), depends
+    doc = installed / "usr/share/doc/inboxd"
+    assert [part["name"] for part in json.loads((doc / "inboxd.cdx.json").read_text())["components"]] == ["librdkafka"]
+    assert "Confluent" in gzip.decompress((doc / "librdkafka-LICENSES.txt.gz").read_bytes()).decode()
 
 
 def test_the_packages_have_all_files(installed):

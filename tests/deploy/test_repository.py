@@ -16,6 +16,7 @@ SCHEMAS = {
     "workflows/ci.yml": "vendor.github-workflows",
     "workflows/nightly.yml": "vendor.github-workflows",
     "workflows/release.yml": "vendor.github-workflows",
+    "workflows/upstream.yml": "vendor.github-workflows",
     "ISSUE_TEMPLATE/bug.yml": "vendor.github-issue-forms",
     "ISSUE_TEMPLATE/feature.yml": "vendor.github-issue-forms",
     "ISSUE_TEMPLATE/config.yml": "vendor.github-issue-config",

@@ -37,6 +37,13 @@ build_release() {
 	CC=gcc build build-release -Dbuildtype=release -Dtests=false
 }
 
+# With the librdkafka that the image and the packages contain.
+build_shipped() {
+	local prefix
+	prefix=$(PYTHONPATH="$root/tests" python3 -m support.librdkafka) &&
+		CC=gcc build build-shipped -Dtests=false -Dlibrdkafka=static --pkg-config-path "$prefix/lib/pkgconfig"
+}
+
 build_tsan() {
 	CC=clang build build-tsan -Dtests=false -Db_sanitize=thread -Db_lundef=false
 }

@@ -4,6 +4,7 @@
 build_packages=(gcc libc6-dev make pkg-config meson ninja-build python3
 	libssl-dev libpq-dev librdkafka-dev libyajl-dev libyaml-dev libevent-dev libxxhash-dev
 	libcurl4-openssl-dev uthash-dev)
+librdkafka_packages=(curl libcurl4-openssl-dev liblz4-dev libsasl2-dev libssl-dev libzstd-dev zlib1g-dev)
 test_packages=(libcmocka-dev valgrind kcat python3-venv git openssl nghttp2-server pgbouncer)
 clang_packages=(clang clang-format clang-tidy)
 model_packages=(spin)
@@ -129,6 +130,17 @@ install_meson() {
 		python3 -m venv "$own" && try_again "$own/bin/pip" install -q --disable-pip-version-check 'meson>=1.0' || return
 	fi
 	PATH="$own/bin:$PATH"
+}
+
+fetch_librdkafka() {
+	PYTHONPATH="$root/tests" python3 -m support.librdkafka >/dev/null
+}
+
+# The static library that the image and the packages contain. Where its authors' site cannot be reached, npm has its source.
+install_librdkafka() {
+	install_packages "${librdkafka_packages[@]}" || return
+	fetch_librdkafka 2>/dev/null && return
+	install_packages nodejs npm && try_again fetch_librdkafka
 }
 
 fetch_kafka() {

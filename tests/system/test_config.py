@@ -34,6 +34,18 @@ def test_help_and_version_exit_0(make_inboxd):
         assert done.stdout
 
 
+def test_version_names_the_libraries(make_inboxd):
+    """The first line stays: scripts read it."""
+    sidecar = make_inboxd()
+    lines = sidecar.command("version").stdout.splitlines()
+    told = json.loads(sidecar.command("version", "--json").stdout)
+    kafka = told["libraries"].pop("librdkafka")
+    assert lines[:2] == [f"inboxd {told['version']}", f"librdkafka {kafka['version']} ({kafka['origin']}: {kafka['features']})"]
+    assert lines[2:] == [f"{name} {library['version']}" for name, library in told["libraries"].items()]
+    assert {"libpq", "OpenSSL", "libevent", "libyaml"} <= set(told["libraries"])
+    assert kafka["origin"] in ("static", "shared") and "sasl_scram" in kafka["features"].split(",")
+
+
 def test_an_unknown_key_exits_2_and_names_the_nearest(make_inboxd):
     sidecar = make_inboxd(retry={"max_atempts": 3})
     done = sidecar.command("run")

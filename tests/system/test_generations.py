@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from support.librdkafka import later_librdkafka
+from support.librdkafka import installed_version, later_librdkafka
 from support.scripts import always, DONE
 from support.wait import eventually
 
@@ -130,6 +130,8 @@ def test_rejects_and_conflicts_of_every_generation_are_kept(start, env, produce,
 
 def test_a_payload_that_differs_from_that_of_its_coordinates_shows_another_log(start, produce, create_again, topic, inbox):
     """The last stored record is in the new log, too, so it is taken for the old one until it is read from its start."""
+    if installed_version() >= (2, 3, 0):
+        pytest.skip("this librdkafka tells the logs apart by the id of the topic")
     sidecar = start(dict)
     produce(4, "old")
     produce(1)

@@ -573,7 +573,7 @@ def test_check_reports_a_certificate_for_another_name(make_inboxd, secure_kafka)
 def test_check_reports_a_librdkafka_without_working_scram(make_inboxd, env):
     sidecar = make_inboxd(kafka={"sasl.mechanism": "SCRAM-SHA-256", "sasl.password": "wrong"})
     done = sidecar.command("check", env=env())
-    old = not env() and installed_version() < 0x020601ff
+    old = not env() and installed_version() < (2, 6, 1)
     assert done.returncode == 4
     assert ("librdkafka before 2.6.1" in done.stdout) is old
     assert "correct kafka.sasl.username and kafka.sasl.password" in done.stdout

@@ -4,6 +4,7 @@
  */
 #include "base/text/digest.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 
@@ -56,4 +57,9 @@ uint64_t digest_prefix(const unsigned char digest[32])
 	for (int i = 0; i < 8; i++)
 		prefix = prefix << 8 | digest[i];
 	return prefix;
+}
+
+void digest_add_library_version(struct buf *out)
+{
+	buf_add_str(out, OpenSSL_version(OPENSSL_VERSION_STRING));
 }

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/bytes.h"
 #include "base/err.h"
 
@@ -18,5 +19,8 @@ void digester_free(struct digester *digester);
 int digester_sha256(struct digester *digester, struct bytes bytes, unsigned char out[32]);
 /* The first 8 bytes of the SHA-256, big-endian, like substr(sha256(key), 1, 8) in PostgreSQL. */
 uint64_t digest_prefix(const unsigned char digest[32]);
+
+/* Appends the version of libcrypto that is loaded. */
+void digest_add_library_version(struct buf *out);
 
 #endif

@@ -453,3 +453,8 @@ int forward_run(const struct forward_options *options, struct err *err)
 	forward_close(&forward);
 	return r;
 }
+
+void forward_add_library_version(struct buf *out)
+{
+	buf_add_str(out, curl_version_info(CURLVERSION_NOW)->version);
+}

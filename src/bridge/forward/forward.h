@@ -9,6 +9,7 @@
 #ifndef BRIDGE_FORWARD_FORWARD_H
 #define BRIDGE_FORWARD_FORWARD_H
 
+#include "base/buf.h"
 #include "bridge/forward/status_table.h"
 #include "bridge/intake.h"
 
@@ -31,5 +32,8 @@ struct forward_options {
 /* Runs until SIGTERM or SIGINT, and until the open messages are finished. 0, FAULT_USAGE (an option is wrong, or this
  * inboxd was built without libcurl), FAULT_SOCKET, FAULT_MEMORY, FAULT_INTERNAL. Blocks. */
 int forward_run(const struct forward_options *options, struct err *err);
+
+/* Appends the version of libcurl that is loaded; nothing without libcurl. */
+void forward_add_library_version(struct buf *out);
 
 #endif

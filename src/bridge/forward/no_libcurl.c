@@ -9,3 +9,8 @@ int forward_run(const struct forward_options *options, struct err *err)
 		"package or the image, or install libcurl's development files "
 		"(libcurl4-openssl-dev) and build with `meson setup -Dforward=enabled`");
 }
+
+void forward_add_library_version(struct buf *out)
+{
+	(void)out;
+}

@@ -319,3 +319,8 @@ int yaml_file_read(const char *file, yaml_file_visit *visit, void *arg, struct e
 		return 0;
 	return yaml_file_parse(file, (struct bytes){ text.data, text.length }, visit, arg, err);
 }
+
+void yaml_file_add_library_version(struct buf *out)
+{
+	buf_add_str(out, yaml_get_version_string());
+}

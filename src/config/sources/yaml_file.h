@@ -12,6 +12,7 @@
 #ifndef CONFIG_SOURCES_YAML_FILE_H
 #define CONFIG_SOURCES_YAML_FILE_H
 
+#include "base/buf.h"
 #include "base/bytes.h"
 #include "base/err.h"
 #include "config/config.h"
@@ -38,5 +39,8 @@ int yaml_file_read(const char *file, yaml_file_visit *visit, void *arg, struct e
 /* The same for bytes in memory; `file` is the name that errors begin with. */
 int yaml_file_parse(
 	const char *file, struct bytes text, yaml_file_visit *visit, void *arg, struct err *err);
+
+/* Appends the version of libyaml that is loaded. */
+void yaml_file_add_library_version(struct buf *out);
 
 #endif

@@ -189,8 +189,9 @@ const struct command_row cli_commands[] = {
 		"cannot be reached, the messages wait and spend no attempt.\n"
 		"\n"
 		"SIGTERM lets open requests finish. forward reads no configuration file.\n", 0 },
-	{ COMMAND_VERSION, "version", "Print the version", "",
-		"`inboxd --version` does the same.\n", 0 },
+	{ COMMAND_VERSION, "version", "Print the versions of the program and its libraries", "",
+		"The line of librdkafka says whether it is in the program (static) or a library of the\n"
+		"system (shared), and what it can do. `inboxd --version` does the same.\n", 0 },
 };
 
 const struct option_row cli_options[] = {

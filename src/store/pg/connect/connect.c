@@ -412,3 +412,11 @@ int connect_parse(const char *text, connect_visit *visit, void *arg, struct err 
 	PQconninfoFree(options);
 	return r;
 }
+
+/* Like 150014 for 15.14: since version 10 the last four digits count the minor releases. */
+void connect_add_library_version(struct buf *out)
+{
+	int version = PQlibVersion();
+
+	buf_addf(out, "%d.%d", version / 10000, version % 10000);
+}

@@ -6,6 +6,7 @@
 #ifndef STORE_PG_CONNECT_CONNECT_H
 #define STORE_PG_CONNECT_CONNECT_H
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "config/config.h"
 
@@ -25,5 +26,8 @@ void connect_keywords_free(char **names);
 /* Calls `visit` for each keyword that a connection string (a URI, or keyword=value) sets. FAULT_USAGE: it is none. Pure. */
 typedef int connect_visit(const char *keyword, const char *value, void *arg, struct err *err);
 int connect_parse(const char *text, connect_visit *visit, void *arg, struct err *err);
+
+/* Appends the version of libpq that is loaded. */
+void connect_add_library_version(struct buf *out);
 
 #endif
