@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from support.librdkafka import later_librdkafka
 from support.scripts import always, by_id
 from support.wait import eventually, throughout
 from support.wire import CLOSE, dead, NEVER, retry
@@ -110,9 +111,15 @@ def test_a_discarded_message_is_not_produced(start, handler, streams, topic, dea
 
 
 @pytest.fixture
-def one_dead(start, handler, streams, topic, inbox):
+def library():
+    """The environment with the librdkafka of the sidecar."""
+    return dict
+
+
+@pytest.fixture
+def one_dead(start, handler, streams, topic, inbox, library):
     """A sidecar that has no dead topic yet, and a dead message `a`."""
-    sidecar = start(retry={"dead_topic": ""}, worker={"connections": 1})
+    sidecar = start(retry={"dead_topic": ""}, worker={"connections": 1}, env=library())
     handler(sidecar, always(dead()))
     streams.events(topic, ["a"])
     inbox.wait_status("a", "dead")
@@ -326,7 +333,10 @@ def many_dead(inbox, count):
                   " now() - interval '1 hour' + i * interval '1 ms' FROM generate_series(1, %s) i", [count])
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(9_500, marks=[pytest.mark.big, pytest.mark.timeout(600)])])
+# since version 2.4 librdkafka gives another code to the records that are refused because of others
+@pytest.mark.parametrize("library, count", [
+    (dict, 300), (later_librdkafka, 300), pytest.param(dict, 9_500, marks=[pytest.mark.big, pytest.mark.timeout(600)]),
+], ids=["300", "300-later", "9500"])
 def test_many_refused_messages_do_not_block_later_ones(one_dead, handler, produce, streams, topic, make_topic, inbox,
                                                        count):
     """More than a batch, and more than inboxd remembers."""

@@ -43,9 +43,15 @@ static const char invalid_record[] =
 	"the brokers refuse the record as invalid (INVALID_RECORD): a compacted topic, for "
 	"example, takes no record without a key";
 
+/* From 2.4 on, librdkafka gives this code to the other records of a request that the brokers refuse because of one. Before, each
+ * record of the request got the code of that one. Both mean the same: some record of the request is invalid, and each of them is
+ * sent alone next. The library may be later than its headers, which therefore may not have the name
+ * RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD. */
+#define ANOTHER_IS_INVALID (-138)
+
 static struct produce_result result_of(rd_kafka_resp_err_t code)
 {
-	switch (code) {
+	switch ((int)code) {
 	case RD_KAFKA_RESP_ERR_NO_ERROR:
 		return (struct produce_result){ .outcome = PRODUCE_CONFIRMED };
 	case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
@@ -55,6 +61,7 @@ static struct produce_result result_of(rd_kafka_resp_err_t code)
 		return (struct produce_result){ PRODUCE_REFUSED, rd_kafka_err2str(code), 0, 0,
 			false };
 	case RD_KAFKA_RESP_ERR_INVALID_RECORD:
+	case ANOTHER_IS_INVALID:
 		return (struct produce_result){ PRODUCE_REFUSED, invalid_record, 0, 0, false };
 	case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP: /* the time of sending: no fault of the record */
 		return (struct produce_result){ PRODUCE_FAILED, clocks_differ, 0, 0, true };

@@ -49,7 +49,9 @@ void producer_topic_rules(
 enum produce_outcome {
 	PRODUCE_OPEN,      /* no result yet */
 	PRODUCE_CONFIRMED, /* the brokers have it */
-	PRODUCE_REFUSED,   /* the record itself is the cause, not the brokers: others may succeed */
+	/* The record itself is the cause, not the brokers: others may succeed. Or another record of its request is. Sent alone, it
+	 * gets its own result. */
+	PRODUCE_REFUSED,
 	PRODUCE_FAILED,
 	/* The producer gave the record up because of another one. The brokers may have it. */
 	PRODUCE_DROPPED
