@@ -196,6 +196,22 @@ def test_a_slow_connection_loses_nothing(fleet, broker, name, group):
     assert {delivered.instance for delivered in fleet.ledger.deliveries} == {"i1", "i2"}
 
 
+def test_a_request_whose_answer_is_not_awaited_ends_no_connection(broker, make_inboxd, inbox, name):
+    """A resume at offset 0 sends one. Once a second, librdkafka looks for answers that are late."""
+    broker.streams.create(name)
+    sidecar = make_inboxd(kafka={"topics": [name], "bootstrap.servers": broker.bootstrap, **FAST}).start()
+    assert sidecar.command("pause", "--topic", name, "--ingest").returncode == 0
+    eventually(lambda: log_events(sidecar, "paused"))
+    broker.proxy.slow_down(10**9, 1.1)
+    try:
+        assert sidecar.command("resume", "--topic", name).returncode == 0
+        broker.streams.events(name, ["a"])
+        inbox.wait_stored(1, timeout=60)
+    finally:
+        broker.proxy.slow_down(None, 0)
+    assert "REQTMOUT" not in sidecar.stderr
+
+
 def test_a_producer_to_a_slow_dead_topic_stays_elected(broker, make_inboxd, inbox, name):
     """Another instance takes over if the producer is not seen for half a minute, and sends its messages again. Records
     that the topic refuses are sent alone, and twice: a batch of them takes a minute over this connection."""

@@ -1,10 +1,12 @@
 """Where reading starts: the database decides, whatever happened to Kafka's offsets or topics."""
 
+import datetime
 import re
 import time
 
 import pytest
 
+from support.librdkafka import later_librdkafka
 from support.scripts import always, DONE
 from support.streams import Streams
 from support.wait import eventually
@@ -61,6 +63,31 @@ def test_librdkafka_starts_no_partition_at_an_offset_of_its_own(start_inboxd, st
     for number, offset in offsets.items():  # the last record is read again, to verify it
         assert re.search(rf"Seek {re.escape(topic)} \[{number}\] to offset {max(offset - 1, 0)} (\(leader epoch -?\d+\) )?in state", sidecar.stderr)
     assert "skipped: unknown partition" not in sidecar.stderr
+
+
+def first_fetch_delay(sidecar, topic):
+    """Seconds between the last resume of partition 0 and librdkafka's decision to fetch it."""
+    def line_with(lines, *texts):
+        return next((at for at, line in reversed(list(enumerate(lines))) if all(text in line for text in texts)), None)
+
+    def found():
+        lines = sidecar.stderr.splitlines()
+        resumed = line_with(lines, f"Resuming {topic} [0]: at offset 0 ")
+        fetched = line_with(lines, f"Topic {topic} [0] in state active at offset 0 ", "is fetchable")
+        return resumed is not None and fetched is not None and resumed < fetched and (lines[resumed], lines[fetched])
+
+    resumed, fetched = (datetime.datetime.fromisoformat(line[len("time="):line.index("Z")]) for line in eventually(found))
+    return (fetched - resumed).total_seconds()
+
+
+def test_the_first_fetch_of_an_empty_partition_begins_at_once(start_inboxd, topic):
+    """Since version 2.1 a resume at offset 0 does not wake the thread of librdkafka that fetches. It would look again after a second."""
+    sidecar = start_inboxd(kafka={"log_level": 7, "debug": "topic,fetch"}, log={"level": "debug"}, env=later_librdkafka())
+    delays = [first_fetch_delay(sidecar, topic)]
+    while delays[-1] > 0.3 and len(delays) < 4:  # a busy machine delays some of them
+        sidecar.restart()
+        delays.append(first_fetch_delay(sidecar, topic))
+    assert delays[-1] <= 0.3, delays
 
 
 def test_a_start_behind_deleted_records_resets_no_offset(start_inboxd, streams, topic, inbox):

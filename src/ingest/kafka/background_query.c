@@ -10,6 +10,7 @@
 #include "base/faultpoint.h"
 #include "base/time/clock.h"
 #include "ingest/kafka/broker_query.h"
+#include "ingest/kafka/convert.h"
 #include "ingest/kafka/topic_ids.h"
 
 #define LEADERS_MS       500
@@ -31,11 +32,10 @@ static void note_error(struct query_answer *answer, const struct partition_offse
  * the one that was used last. */
 static void use_all_leaders(const struct background_query *query)
 {
-	const struct log_query end = { BROKER_LOG_END, 0 };
+	rd_kafka_topic_partition_list_t *list = partition_list_of(query->partitions, query->count);
 
-	if (query->count > 0)
-		(void)broker_query_log(
-			query->request.kafka, end, query->partitions, query->count, NULL);
+	broker_wake_leaders(query->request.kafka, list);
+	rd_kafka_topic_partition_list_destroy(list);
 }
 
 static int ask_leaders(struct background_query *query, struct err *err)

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/threads/progress.h"
+#include "ingest/kafka/client.h"
 #include "ingest/kafka/convert.h"
 
 #define VERSION_THAT_FORGETS_BROKERS 0x020a00ff
@@ -128,6 +129,29 @@ int broker_query_leaders(rd_kafka_t *kafka, int timeout_ms, struct partition_off
 	}
 	rd_kafka_metadata_destroy(metadata);
 	return 0;
+}
+
+/* rd_kafka_offsets_for_times() of later versions, as of 2.15, gives its time limit to the request. With a limit of 0 librdkafka would take a
+ * broker that has not answered when it looks, once a second, for silent, and end the connection. rd_kafka_ListOffsets() has the limit of
+ * other requests, and sends its answer to a queue. librdkafka drops an answer that finds no queue. */
+void broker_wake_leaders(rd_kafka_t *kafka, rd_kafka_topic_partition_list_t *partitions)
+{
+	void (*list_offsets)(rd_kafka_t * kafka, rd_kafka_topic_partition_list_t * partitions,
+		const rd_kafka_AdminOptions_t *options, rd_kafka_queue_t *queue) = NULL;
+	rd_kafka_queue_t *queue;
+
+	*(void **)&list_offsets = KAFKA_SINCE_2_3(rd_kafka_ListOffsets);
+	for (int i = 0; i < partitions->cnt; i++)
+		partitions->elems[i].offset = RD_KAFKA_OFFSET_END;
+	if (partitions->cnt == 0)
+		return;
+	if (list_offsets == NULL) {
+		(void)rd_kafka_offsets_for_times(kafka, partitions, 0);
+		return;
+	}
+	queue = rd_kafka_queue_new(kafka);
+	list_offsets(kafka, partitions, NULL, queue);
+	rd_kafka_queue_destroy(queue);
 }
 
 void broker_bootstrap_again(rd_kafka_t *kafka)

@@ -44,6 +44,11 @@ int broker_query_topics(
  * broker answered within timeout_ms; then it does what broker_bootstrap_again() does. */
 int broker_query_leaders(struct rd_kafka_s *kafka, int timeout_ms, struct partition_offset *items,
 	size_t count, struct err *err);
+/* Sends a request to each broker that leads one of the partitions, and awaits no answer. It wakes the threads of librdkafka that serve
+ * these brokers. Changes the offsets of the list. */
+struct rd_kafka_topic_partition_list_s;
+void broker_wake_leaders(
+	struct rd_kafka_s *kafka, struct rd_kafka_topic_partition_list_s *partitions);
 /* Gives the client the brokers of bootstrap.servers again, after a request that no broker answered. A broker that starts
  * or stops can answer with a list of no brokers. librdkafka 2.10 and later then forgets all brokers, and never connects
  * again by itself (librdkafka issue 5301). No effect on brokers that the client still has. */

@@ -5,11 +5,20 @@
 #ifndef INGEST_KAFKA_CLIENT_H
 #define INGEST_KAFKA_CLIENT_H
 
+#include <dlfcn.h>
 #include <librdkafka/rdkafka.h>
 #include <stdbool.h>
 
 #include "base/err.h"
 #include "config/config.h"
+
+/* The address of a function that librdkafka has since version 2.3, or NULL. With earlier headers dlsym() looks for it in the library that
+ * the process has loaded, which may be later than the headers; a program that is linked statically has the headers of its library. */
+#if RD_KAFKA_VERSION >= 0x020300ff
+#define KAFKA_SINCE_2_3(name) ((void *)(name))
+#else
+#define KAFKA_SINCE_2_3(name) dlsym(RTLD_DEFAULT, #name)
+#endif
 
 struct client_use {
 	rd_kafka_type_t type;

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/threads/progress.h"
 #include "base/time/clock.h"
+#include "ingest/kafka/broker_query.h"
 #include "ingest/kafka/client.h"
 #include "ingest/kafka/consumer_conf.h"
 #include "ingest/kafka/convert.h"
@@ -477,12 +478,9 @@ const char *consumer_group(const struct consumer *consumer)
 
 /* --- Reading ----------------------------------------------------------------------------------- */
 
-/*
- * Keeps the fetches going. Before version 2.2 a broker thread of librdkafka that finds the prefetch queue full checks
- * again only after one second, or when something else happens on its connection. Therefore inboxd sends one request to
- * each broker that leads an assigned partition after every megabyte. With a timeout of 0 nobody waits for the answers,
- * and librdkafka drops them. From 2.2 on the pause is a setting (fetch.queue.backoff.ms), and no request is necessary.
- */
+/* Keeps the fetches going. Before version 2.2 a broker thread of librdkafka that finds the prefetch queue full checks
+ * again only after one second, or when something else happens on its connection. Therefore inboxd wakes the leaders of the assigned
+ * partitions after every megabyte. From 2.2 on the pause is a setting (fetch.queue.backoff.ms), and no request is necessary. */
 static void keep_fetching(struct consumer *consumer, const rd_kafka_message_t *record)
 {
 	rd_kafka_topic_partition_list_t *list = NULL;
@@ -493,10 +491,7 @@ static void keep_fetching(struct consumer *consumer, const rd_kafka_message_t *r
 	consumer->taken = 0;
 	if (rd_kafka_assignment(consumer->kafka, &list) != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return;
-	for (int i = 0; i < list->cnt; i++)
-		list->elems[i].offset = RD_KAFKA_OFFSET_END;
-	if (list->cnt > 0)
-		(void)rd_kafka_offsets_for_times(consumer->kafka, list, 0);
+	broker_wake_leaders(consumer->kafka, list);
 	rd_kafka_topic_partition_list_destroy(list);
 }
 
@@ -588,12 +583,17 @@ static void seek_all(struct consumer *consumer, rd_kafka_topic_partition_list_t 
 /* A first seek shows which partitions are started. It fails for the others, without an effect on a start that is on its way.
  * Only a started partition is resumed, and sought once more afterwards (rule R20): a resume alone could continue at an
  * offset that librdkafka has chosen. No poll happens in between, and a successful seek drops the records that were
- * already fetched. */
+ * already fetched.
+ *
+ * Since version 2.1 only a change of the partition's state wakes the thread of librdkafka that fetches it. A resume changes no state, and
+ * neither does a seek to offset 0; a seek to another offset does so for a moment. Without the last step, this thread would look again
+ * only after a second, and the first record of a new topic would wait for it. */
 void consumer_flow(struct consumer *consumer, struct partition_offset *items, size_t count)
 {
 	rd_kafka_topic_partition_list_t *list = partition_list_of(items, count);
 	rd_kafka_topic_partition_list_t *started;
 	rd_kafka_topic_partition_list_t *resumed;
+	bool at_zero = false;
 
 	seek_all(consumer, list);
 	partition_list_answer(list, items, count);
@@ -613,7 +613,10 @@ void consumer_flow(struct consumer *consumer, struct partition_offset *items, si
 		items[i].error = partition_list_item(&started->elems[at++]).error;
 		if (items[i].error != NULL)
 			consumer_pause(consumer, &items[i], 1);
+		at_zero = at_zero || items[i].offset == 0;
 	}
+	if (at_zero)
+		broker_wake_leaders(consumer->kafka, resumed);
 	rd_kafka_topic_partition_list_destroy(resumed);
 	rd_kafka_topic_partition_list_destroy(started);
 	rd_kafka_topic_partition_list_destroy(list);

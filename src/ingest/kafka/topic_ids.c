@@ -1,11 +1,8 @@
 /*
- * Implements topic_ids.h. The functions are looked up by name if the headers are older than the request. dlsym() finds
- * them in the library that the process has loaded, which may be newer than the headers; a program that is linked
- * statically has the headers of its library.
+ * Implements topic_ids.h. Earlier versions of librdkafka have no function for the request.
  */
 #include "ingest/kafka/topic_ids.h"
 
-#include <dlfcn.h>
 #include <librdkafka/rdkafka.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,15 +11,9 @@
 
 #include "base/cleanup.h"
 #include "base/threads/progress.h"
+#include "ingest/kafka/client.h"
 
-#define VERSION_WITH_TOPIC_IDS 0x020300ff
-#define NO_ID                  "AAAAAAAAAAAAAAAAAAAAAA" /* sent by a cluster without topic ids */
-
-#if RD_KAFKA_VERSION >= VERSION_WITH_TOPIC_IDS
-#define LOOK_UP(name) ((void *)(name))
-#else
-#define LOOK_UP(name) dlsym(RTLD_DEFAULT, #name)
-#endif
+#define NO_ID "AAAAAAAAAAAAAAAAAAAAAA" /* sent by a cluster without topic ids */
 
 /* The functions, with the types that earlier headers do not have as void. */
 struct functions {
@@ -44,14 +35,14 @@ static bool find_functions(struct functions *out)
 		void *at;
 		void *found;
 	} all[] = {
-		{ &out->of_topic_names, LOOK_UP(rd_kafka_TopicCollection_of_topic_names) },
-		{ &out->collection_destroy, LOOK_UP(rd_kafka_TopicCollection_destroy) },
-		{ &out->describe, LOOK_UP(rd_kafka_DescribeTopics) },
-		{ &out->result_of, LOOK_UP(rd_kafka_event_DescribeTopics_result) },
-		{ &out->descriptions, LOOK_UP(rd_kafka_DescribeTopics_result_topics) },
-		{ &out->name, LOOK_UP(rd_kafka_TopicDescription_name) },
-		{ &out->id, LOOK_UP(rd_kafka_TopicDescription_topic_id) },
-		{ &out->base64, LOOK_UP(rd_kafka_Uuid_base64str) },
+		{ &out->of_topic_names, KAFKA_SINCE_2_3(rd_kafka_TopicCollection_of_topic_names) },
+		{ &out->collection_destroy, KAFKA_SINCE_2_3(rd_kafka_TopicCollection_destroy) },
+		{ &out->describe, KAFKA_SINCE_2_3(rd_kafka_DescribeTopics) },
+		{ &out->result_of, KAFKA_SINCE_2_3(rd_kafka_event_DescribeTopics_result) },
+		{ &out->descriptions, KAFKA_SINCE_2_3(rd_kafka_DescribeTopics_result_topics) },
+		{ &out->name, KAFKA_SINCE_2_3(rd_kafka_TopicDescription_name) },
+		{ &out->id, KAFKA_SINCE_2_3(rd_kafka_TopicDescription_topic_id) },
+		{ &out->base64, KAFKA_SINCE_2_3(rd_kafka_Uuid_base64str) },
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
