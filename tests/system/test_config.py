@@ -303,7 +303,8 @@ def test_check_exits_4_without_kafka(make_inboxd):
     assert done.returncode == 4
 
 
-def test_check_warns_when_ids_are_deleted_before_the_records_in_kafka(make_inboxd):
+def test_check_warns_when_ids_are_deleted_before_the_records_in_kafka(make_inboxd, streams, topic):
+    streams.configure(topic, retention_ms=7 * 24 * 3600 * 1000)
     sidecar = make_inboxd(retention={"processed": "1h"})
     sidecar.command("migrate")
     done = sidecar.command("check")
