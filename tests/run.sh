@@ -48,6 +48,7 @@ usage() {
 		  POSTGRES_VERSION  one of 14 16 17 18 instead of the one installed, for the suites sql and system
 		  KAFKA_VERSION   3.9 or 4.4 instead of 4.1, likewise
 		  VERSIONS        only these, e.g. "postgres-18 kafka-3.9"
+		  LIBRDKAFKA_TESTS  with librdkafka-shipped only these files of system, e.g. "start_position dead_topic"
 		  MUTANTS         only mutants whose name has one of these words, e.g. "R12 R13"
 		  INBOXD_KEEP=1   keep the servers' and sidecars' directories under /tmp
 	END
@@ -74,7 +75,7 @@ with_python() {
 pytest_suite() {
 	local more
 	eval "more=(${PYTEST_ARGS:-})" # several, quoted as on a command line
-	with_python -m pytest -c "$root/tests/pytest.ini" "${more[@]}" "$@"
+	with_python -m pytest -c "$root/tests/pytest.ini" "$@" "${more[@]}" # the later of two options -m counts
 }
 
 meson_test() {
@@ -185,7 +186,9 @@ short_system() {
 librdkafka_tests=("${versions_tests[@]}" generations dead_topic outbox quotas seek shutdown verify outage_logs)
 
 with_shipped_librdkafka() {
-	local files=("${librdkafka_tests[@]/#/$root/tests/system/test_}")
+	local files
+	read -ra files <<<"${LIBRDKAFKA_TESTS:-${librdkafka_tests[*]}}"
+	files=("${files[@]/#/$root/tests/system/test_}")
 	build_shipped && INBOXD_BINARY="$root/build-shipped/src/inboxd" pytest_suite -n "${SYSTEM_JOBS:-2}" --dist worksteal -m "not big" \
 		"${files[@]/%/.py}"
 }
@@ -220,51 +223,47 @@ require() {
 	fi
 }
 
+# needed_by SUITE…: whether one of these suites is to run.
+needed_by() {
+	local suite
+	for suite in "$@"; do
+		case " ${suites[*]} " in
+		*" $suite "*) return ;;
+		esac
+	done
+	return 1
+}
+
+# Each line on its own: several suites can run one after the other.
 prepare() {
 	require "install: build" install_build
 	require "install: tests" install_packages "${test_packages[@]}" "${clang_packages[@]}"
-	case " $* " in
-	*" conformance "*) require "install: Python" install_venv ;;
-	esac
-	case " $* " in
-	*" sql "* | *" system "* | *" deploy "* | *" languages "* | *" bench "* | *" faults "* | *" tsan "* | *" versions "* | *" mutants "*)
-		require "install: PostgreSQL" install_postgres
+	if needed_by conformance sql system deploy languages bench faults tsan versions mutants; then
 		require "install: Python" install_venv
+	fi
+	if needed_by sql system deploy languages bench faults tsan versions mutants; then
+		require "install: PostgreSQL" install_postgres
 		require "install: Kafka" install_kafka
 		require "install: promtool" install_promtool
-		;;
-	esac
-	case " $* " in
-	*" languages "*)
+	fi
+	if needed_by languages; then
 		require "install: languages" install_packages "${language_packages[@]}"
 		require "install: Go" install_go
-		;;
-	esac
-	case " $* " in
-	*" deploy "*)
+	fi
+	if needed_by deploy; then
 		require "install: deploy" install_packages "${deploy_packages[@]}"
-		require "install: librdkafka" install_librdkafka
 		require "install: kustomize" install_go_program kustomize
 		require "install: helm" install_go_program helm
-		;;
-	esac
-	case " $* " in
-	*" fuzz "* | *" tsan "*) require "install: clang's runtime" install_clang_runtime ;;
-	*" model "*) require "install: spin" install_packages "${model_packages[@]}" ;;
-	*" versions "*)
-		require "install: versions" install_packages xz-utils
-		require "install: librdkafka" install_librdkafka
-		;;
-	esac
-	case " $* " in
-	*" deploy "* | *" quickstart "*) require "build: release" build_release ;;
-	esac
-	case " $* " in
-	*" unit "* | *" conformance "* | *" languages "* | *" sql "* | *" system "* | *" versions "* | *" lint "*)
+	fi
+	if needed_by deploy versions; then require "install: librdkafka" install_librdkafka; fi
+	if needed_by fuzz tsan; then require "install: clang's runtime" install_clang_runtime; fi
+	if needed_by model; then require "install: spin" install_packages "${model_packages[@]}"; fi
+	if needed_by versions; then require "install: versions" install_packages xz-utils; fi
+	if needed_by deploy quickstart; then require "build: release" build_release; fi
+	if needed_by unit conformance languages sql system versions lint; then
 		require "build: gcc" build_gcc
 		require "build: sanitizers" build_asan
-		;;
-	esac
+	fi
 }
 
 untracked() {
@@ -321,7 +320,7 @@ main() {
 	trap 'rm -rf "$logs"' EXIT
 	cd "$root" || exit 1
 	untracked >"$logs/untracked.before"
-	prepare "${suites[@]}"
+	prepare
 	if [ "$failed" -eq 0 ]; then
 		for suite in "${suites[@]}"; do
 			"suite_$suite"

@@ -37,11 +37,11 @@ build_release() {
 	CC=gcc build build-release -Dbuildtype=release -Dtests=false
 }
 
-# With the librdkafka that the image and the packages contain.
+# The release with the librdkafka that the image and the packages contain; compare its speed with that of build_release().
 build_shipped() {
 	local prefix
 	prefix=$(PYTHONPATH="$root/tests" python3 -m support.librdkafka) &&
-		CC=gcc build build-shipped -Dtests=false -Dlibrdkafka=static --pkg-config-path "$prefix/lib/pkgconfig"
+		CC=gcc build build-shipped -Dbuildtype=release -Dtests=false -Dlibrdkafka=static --pkg-config-path "$prefix/lib/pkgconfig"
 }
 
 build_tsan() {
