@@ -5,7 +5,6 @@ from support.wait import eventually
 
 # Seven or more in a window of ten seconds exceed the quota by little, so that the brokers delay a client for few seconds.
 BYTES_A_SECOND = 50000
-QUOTA = f"consumer_byte_rate={BYTES_A_SECOND},producer_byte_rate={BYTES_A_SECOND}"
 
 
 def is_throttled(sidecar, client):
@@ -14,7 +13,7 @@ def is_throttled(sidecar, client):
 
 
 def test_a_throttled_consumer_and_a_throttled_relay_are_shown(start_inboxd, kafka_server, streams, topic, make_topic, name, inbox):
-    kafka_server.set_quota(name, QUOTA)
+    kafka_server.set_quota(name, consumer_byte_rate=BYTES_A_SECOND, producer_byte_rate=BYTES_A_SECOND)
     sidecar = start_inboxd(kafka={"client.id": name}, outbox={"enabled": True})
     streams.produce(topic, b"0" * BYTES_A_SECOND * 14, headers={"id": "a"})
     Outbox(inbox).emit(make_topic(1), "a", b"0" * BYTES_A_SECOND * 14)
