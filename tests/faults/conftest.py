@@ -51,6 +51,13 @@ def fleet(make_inboxd, inbox, streams, topic, group):
     made.close()
 
 
+@pytest.fixture(params=["classic", "consumer"])
+def protocol(request, fleet):
+    """All sidecars of the fleet join the group with it."""
+    fleet.protocol = request.param
+    return request.param
+
+
 @pytest.fixture
 def rebalance(kafka_server, group, make_topic, inbox):
     """rebalance(): with the eager protocol all partitions are revoked and assigned again at once."""

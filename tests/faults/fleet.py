@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from hands import CLOSE, Hand
 from ledger import Ledger, Produced, Snapshot
+from support.librdkafka import CONSUMER_PROTOCOL, later_librdkafka
 from support.wait import eventually
 
 # The frequency of each kind of message. Slow ones stay open, so that faults happen during their processing.
@@ -26,9 +27,12 @@ SLOW_S = 0.2, 0.9
 KEYS = 16
 REPEATS = 0.07  # of the messages are sent again
 FAILING_MS = 500  # the delay of a message whose consumer fails
+PROTOCOLS = {  # of the group; without the setting, librdkafka uses the classic one
+    "classic": {"group.protocol": None, "session.timeout.ms": 2000, "heartbeat.interval.ms": 300},
+    "consumer": CONSUMER_PROTOCOL,
+}
 SETTINGS = {
     "inbox": {"shutdown_timeout": "6s"},
-    "kafka": {"session.timeout.ms": 2000, "heartbeat.interval.ms": 300},
     "retry": {"backoff": "20ms", "backoff_max": "200ms", "max_attempts": 50, "max_crashes": 5},
     "worker": {"poll": "100ms", "lease": f"{LEASE_MS}ms"},
 }
@@ -55,6 +59,10 @@ CREATE TRIGGER note_fenced AFTER UPDATE ON inbox.inbox_instances FOR EACH ROW
 
 def complete(delivered, connection):
     connection.execute("SELECT inbox.complete(%s)", [delivered.claim])
+
+
+def environment_of(protocol):
+    return later_librdkafka() if protocol == "consumer" else {}
 
 
 class Instance:
@@ -91,6 +99,11 @@ class Instance:
 
     # Life
 
+    def use(self, protocol, strategy=None):
+        """Joins the group with it from the next start on."""
+        self.sidecar.write_configuration({"kafka": {**PROTOCOLS[protocol], "partition.assignment.strategy": strategy}})
+        self.sidecar.env.update(environment_of(protocol))
+
     def start(self, ready=True):
         self.sidecar.start(ready=ready)
 
@@ -125,6 +138,7 @@ class Fleet:
         self.values = {}   # kind -> payload
         self.scripts = {}  # kind -> decide(delivered, connect), for kinds of a test's own
         self.repeats = REPEATS
+        self.protocol = "classic"  # of the next sidecars
         self.failing = set()  # consumers whose handlers refuse everything
         self.seed = int(os.environ.get("INBOXD_SEED", seed if seed is not None else 1))
         self.random = random.Random(self.seed)
@@ -181,12 +195,13 @@ class Fleet:
     def add(self, env=None, hands=2, start=True, **settings):
         """One more sidecar, with `hands` handlers for each consumer; started and ready."""
         name = f"i{len(self.instances) + 1}"
-        sidecar = self._make_inboxd({**SETTINGS, **{
-            section: {**SETTINGS.get(section, {}), **keys} for section, keys in settings.items()}})
+        common = {**SETTINGS, "kafka": PROTOCOLS[self.protocol]}
+        sidecar = self._make_inboxd({**common, **{
+            section: {**common.get(section, {}), **keys} for section, keys in settings.items()}})
         sidecar.write_configuration({"inbox": {"instance": name}})
         self._tell_ledgers(sidecar.configuration)
         instance = Instance(name, sidecar, os.path.join(sidecar.directory, "faults"))
-        sidecar.env.update({"INBOXD_FAULTPOINTS": instance.faults, **(env or {})})
+        sidecar.env.update({"INBOXD_FAULTPOINTS": instance.faults, **environment_of(self.protocol), **(env or {})})
         if not self.instances:
             self._prepare_tables(sidecar)
         self.instances.append(instance)

@@ -1,5 +1,5 @@
 """Several sidecars of one group: killed at random, restarted in turn, joining and leaving, stopped for
-longer than their lease, with a clock that is wrong. The ledger stays clean.
+longer than their lease, with a clock that is wrong. The ledger stays clean, with both protocols of the group.
 """
 
 import datetime
@@ -10,13 +10,12 @@ import time
 import pytest
 
 from fleet import LEASE_MS, TIMEOUT_MS
-from support.librdkafka import later_librdkafka
 from support.scripts import always, DONE
 from support.wait import eventually
 from support.wire import NEVER
 
 LEASE = LEASE_MS / 1000
-SESSION = 2.0   # fleet.SETTINGS
+SESSION = {"classic": 2.0, "consumer": 6.0}  # fleet.PROTOCOLS, support/kafka.py
 BOUND = 10.0    # longer than lease and session: a rebalance and the remaining work, on a busy machine
 
 
@@ -42,6 +41,7 @@ def every_running_one_is_heard(fleet):
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("protocol")
 def test_random_kills_lose_nothing(fleet, long_run):
     """Sidecars with kill -9, handlers by messages that crash them twice."""
     fleet.kinds["crash"] = 1
@@ -63,6 +63,7 @@ def test_random_kills_lose_nothing(fleet, long_run):
     every_running_one_is_heard(fleet)
 
 
+@pytest.mark.usefixtures("protocol")
 def test_a_rolling_restart_loses_nothing(fleet):
     for _ in range(3):
         fleet.add()
@@ -76,10 +77,10 @@ def test_a_rolling_restart_loses_nothing(fleet):
     every_running_one_is_heard(fleet)
 
 
-def storm(fleet, seconds, env=None, **settings):
+def storm(fleet, seconds, **settings):
     """One stays; two others start and stop at different times."""
     for _ in range(3):
-        fleet.add(env=env, **settings)
+        fleet.add(**settings)
     fleet.produce_in_background()
     guests = list(fleet.instances[1:])
 
@@ -104,10 +105,10 @@ def test_rebalances_in_a_loop_lose_nothing(fleet, long_run, strategy):
 
 
 @pytest.mark.timeout(600)
-def test_rebalances_with_the_consumer_protocol_lose_nothing(fleet, long_run):
-    """KIP-848. Before librdkafka 2.6 it is only a preview."""
-    storm(fleet, 120 if long_run else 15, later_librdkafka(), kafka={
-        "group.protocol": "consumer", "session.timeout.ms": None, "heartbeat.interval.ms": None})
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_rebalances_with_the_consumer_protocol_lose_nothing(fleet, long_run, assignor):
+    fleet.protocol = "consumer"
+    storm(fleet, 120 if long_run else 15, kafka={"group.remote.assignor": assignor})
 
 
 def is_stopped(instance):
@@ -118,7 +119,7 @@ def is_stopped(instance):
 def takes_over(fleet, stopped):
     """The others finish everything in time while it is stopped. Then it resumes under a new id."""
     began = time.monotonic()
-    fleet.wait_done(timeout=LEASE + SESSION + BOUND)
+    fleet.wait_done(timeout=LEASE + SESSION[fleet.protocol] + BOUND)
     assert is_stopped(stopped), "it was to be stopped all the time"
     log = len(stopped.sidecar.stderr)
     stopped.go_on()
@@ -131,6 +132,7 @@ def takes_over(fleet, stopped):
     return time.monotonic() - began
 
 
+@pytest.mark.usefixtures("protocol")
 def test_a_pause_longer_than_the_lease_loses_nothing(fleet):
     one, _ = fleet.add(), fleet.add()
     fleet.produce_in_background()
@@ -140,6 +142,7 @@ def test_a_pause_longer_than_the_lease_loses_nothing(fleet):
     takes_over(fleet, one)
 
 
+@pytest.mark.usefixtures("protocol")
 def test_a_pause_within_a_transaction_loses_nothing(fleet):
     """Its rows and its watermark are locked until its session is ended."""
     one, _ = fleet.add(), fleet.add()

@@ -1,4 +1,4 @@
-"""The consumer group: strategies, members without a common strategy, a member that is expelled during a commit."""
+"""The consumer group: strategies, protocols, members without a common strategy, a member that is expelled during a commit."""
 
 import pytest
 
@@ -49,6 +49,66 @@ def test_a_rolling_change_of_the_strategy(fleet):
     assert not any("INCONSISTENT" in each.sidecar.stderr for each in fleet.instances)
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("killed", [None, 0, 1], ids=["stopped", "kill-new", "kill-old"])
+def test_a_rolling_change_of_the_protocol_and_back(fleet, streams, group, killed):
+    """One sidecar after the other. While the group has members of both protocols, one of them is killed and starts again."""
+    for _ in range(2):
+        fleet.add(kafka={"partition.assignment.strategy": "range"})
+    fleet.produce_in_background()
+    for protocol, strategy in (("consumer", None), ("classic", "range")):
+        for instance in fleet.instances:
+            fleet.wait_for_progress(200)
+            instance.stop()
+            fleet.check_offsets()
+            instance.use(protocol, strategy)
+            instance.start()
+            if instance is fleet.instances[0]:
+                assert streams.protocol_of(group) == "CONSUMER", "it has members of both"
+                kill_and_start(fleet, killed)
+        eventually(lambda: streams.protocol_of(group) == protocol.upper(), 40)
+    fleet.assert_clean()
+
+
+def test_members_with_cooperative_sticky_are_stopped_before_the_protocol_is_changed(fleet, streams, group):
+    """The brokers cannot convert such a group, whose assignments have data of the strategy in librdkafka. The new member waits, and the others
+    go on; the way back needs no stop."""
+    one, two = fleet.add(), fleet.add()
+    fleet.produce_in_background()
+    fleet.wait_for_progress(200)
+    one.stop()
+    one.use("consumer")
+    one.start(ready=False)
+    eventually(lambda: "kafka_client_ended" in one.sidecar.stderr or "group_waiting" in one.sidecar.stderr, 40)
+    fleet.wait_for_progress(200)
+    assert streams.protocol_of(group) == "CLASSIC"
+    two.stop()
+    fleet.check_offsets()
+    one.sidecar.wait_ready(40)
+    two.use("consumer")
+    two.start()
+    assert streams.protocol_of(group) == "CONSUMER"
+    for instance in fleet.instances:
+        fleet.wait_for_progress(200)
+        instance.stop()
+        instance.use("classic")
+        instance.start()
+    eventually(lambda: streams.protocol_of(group) == "CLASSIC", 40)
+    fleet.assert_clean()
+
+
+def kill_and_start(fleet, number):
+    if number is None:
+        return
+    fleet.wait_for_progress(100)
+    fleet.instances[number].kill()
+    fleet.check_offsets()
+    fleet.wait_for_progress(100)
+    fleet.instances[number].start(ready=False)
+    fleet.instances[number].sidecar.wait_ready(60)
+
+
+@pytest.mark.usefixtures("protocol")
 def test_a_rebalance_during_a_slow_commit(fleet):
     """A batch of the first one is being committed while its partitions are assigned to the other."""
     one = fleet.add()
@@ -64,9 +124,10 @@ def test_a_rebalance_during_a_slow_commit(fleet):
     fleet.assert_clean()
 
 
+@pytest.mark.usefixtures("protocol")
 def test_a_member_expelled_during_a_commit_loses_nothing(fleet, streams, group):
     """max.poll.interval.ms passes, another member continues to store, and then the COMMIT succeeds or fails."""
-    settings = {"max.poll.interval.ms": 3000, "session.timeout.ms": 2000}
+    settings = {"max.poll.interval.ms": 3000}
     one = fleet.add(kafka=settings)
     two = fleet.add(kafka=settings)
     fleet.produce_in_background()

@@ -15,6 +15,9 @@ from support.maven import cache
 ROOM = pathlib.Path(__file__).resolve().parents[2] / "deploy/librdkafka"
 BUILD_SECONDS = 600
 
+# Kafka settings of a sidecar: group.protocol refuses two that the other sidecars of the tests have.
+CONSUMER_PROTOCOL = {"group.protocol": "consumer", "session.timeout.ms": None, "heartbeat.interval.ms": None}
+
 
 def installed_version():
     """Of the program that is tested, like (2, 0, 2)."""

@@ -145,6 +145,11 @@ class Streams:
         described = self.kafka.admin().describe_consumer_groups([group])[group].result(30)
         return described.members
 
+    def protocol_of(self, group):
+        """CLASSIC or CONSUMER; a group with one member of the protocol `consumer` is a CONSUMER."""
+        listed = self.kafka.admin().list_consumer_groups().result(30).valid
+        return next(each.type.name for each in listed if each.group_id == group)
+
     def read(self, topic, count, timeout=30):
         """The first `count` records of a topic."""
         consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap, "group.id": "reader",
