@@ -19,6 +19,7 @@
 #include "daemon/instance_run.h"
 #include "daemon/signals.h"
 #include "daemon/status_page.h"
+#include "ingest/kafka/consumer_conf.h"
 #include "report/meters.h"
 #include "store/pg/pg_error_class.h"
 #include "trace/trace.h"
@@ -43,11 +44,7 @@ static const char *service_name(const struct config *config)
 {
 	if (config->otlp.service_name[0] != '\0')
 		return config->otlp.service_name;
-	for (size_t i = 0; i < config->kafka.count; i++) {
-		if (strcmp(config->kafka.items[i].name, "group.id") == 0)
-			return config->kafka.items[i].value;
-	}
-	return "inboxd";
+	return consumer_conf_value(config, "group.id", "inboxd");
 }
 
 /* Borrows from the first configuration, which exists until the end; a reload does not change these

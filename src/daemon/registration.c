@@ -12,6 +12,7 @@
 #include "base/time/backoff.h"
 #include "base/time/clock.h"
 #include "daemon/migration.h"
+#include "ingest/kafka/consumer_conf.h"
 #include "store/batches/known_consumers.h"
 #include "store/connection_options.h"
 #include "store/schema/sequences.h"
@@ -113,6 +114,8 @@ static void note_pooler(const struct daemon *daemon, const struct db *db)
 static int register_once(struct daemon *daemon, struct instance *instance, struct consumers *names,
 	bool *final, struct err *err)
 {
+	const struct instance_names own = { daemon->config->inbox.instance, daemon->lock.host_id,
+		consumer_conf_value(daemon->config, "group.instance.id", "") };
 	struct db_options options;
 	struct db *db = NULL;
 	char name[32];
@@ -127,8 +130,7 @@ static int register_once(struct daemon *daemon, struct instance *instance, struc
 	if (r == 0)
 		r = check_sequences(db, err);
 	if (r == 0)
-		r = instance_register(
-			db, daemon->config->inbox.instance, daemon->lock.host_id, instance, err);
+		r = instance_register(db, &own, instance, err);
 	consumers_fini(names);
 	if (r == 0)
 		r = known_consumers_read(db, names, err);

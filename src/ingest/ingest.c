@@ -78,9 +78,10 @@ static void on_fatal(void *arg, const struct err *err)
 	ingest_fault(arg, err);
 }
 
-static void on_ended(void *arg)
+static void on_ended(void *arg, const struct client_end *end)
 {
-	ingest_rejoins(arg);
+	store_batch_finish(arg);
+	group_membership_ended(arg, end);
 }
 
 static void on_committing(void *arg)

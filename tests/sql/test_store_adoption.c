@@ -74,7 +74,8 @@ static void a_partition_whose_owner_has_stopped_is_an_orphan(void **state)
 	struct instance other;
 	char id[16];
 
-	OK(instance_register(world->db, "other", "", &other, &err));
+	OK(instance_register(world->db, &(struct instance_names){ .name = "other", .host_id = "" },
+		&other, &err));
 	(void)snprintf(id, sizeof(id), "%d", other.id);
 	leave_waiting(world, id);
 	assert_int_equal(orphans(world).count, 0);
@@ -116,7 +117,8 @@ static void a_partition_of_a_live_instance_is_not_adopted(void **state)
 	struct instance other;
 	char id[16];
 
-	OK(instance_register(world->db, "other", "", &other, &err));
+	OK(instance_register(world->db, &(struct instance_names){ .name = "other", .host_id = "" },
+		&other, &err));
 	(void)snprintf(id, sizeof(id), "%d", other.id);
 	leave_waiting(world, id);
 	OK(watermarks_adopt(world->writer, &ref, 1, &marks, &err));

@@ -140,11 +140,15 @@ static void expect_rescued(struct world *world, int delivery_count, bool named)
 	/* Rows from before its start were not born claimed by it; they are found by their claim
 	 * numbers. */
 	if (delivery_count == 1)
-		OK(instance_register(world->db, "other", "here", &dead, &err));
+		OK(instance_register(world->db,
+			&(struct instance_names){ .name = "other", .host_id = "here" }, &dead,
+			&err));
 	waiting(world, "a1", PLACEMENT_CLAIMED);
 	waiting(world, "b1", PLACEMENT_CLAIMED);
 	if (delivery_count > 1)
-		OK(instance_register(world->db, "other", "here", &dead, &err));
+		OK(instance_register(world->db,
+			&(struct instance_names){ .name = "other", .host_id = "here" }, &dead,
+			&err));
 	set_count(world, "a1", "rescue_count");
 	run_sql(world,
 		"UPDATE inbox.inbox_messages SET claimed_by = %d, delivery_count = %d,"

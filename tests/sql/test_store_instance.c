@@ -12,7 +12,8 @@ static struct instance another(struct world *world, const char *host_id)
 {
 	struct instance instance;
 
-	OK(instance_register(world->db, "other", host_id, &instance, &err));
+	OK(instance_register(world->db,
+		&(struct instance_names){ .name = "other", .host_id = host_id }, &instance, &err));
 	return instance;
 }
 

@@ -7,7 +7,8 @@ static struct instance another(struct world *world)
 {
 	struct instance instance;
 
-	OK(instance_register(world->db, "other", "", &instance, &err));
+	OK(instance_register(world->db, &(struct instance_names){ .name = "other", .host_id = "" },
+		&instance, &err));
 	run_sql(world, "UPDATE inbox.inbox_instances SET low_seq = 1 WHERE id = %d", instance.id);
 	return instance;
 }

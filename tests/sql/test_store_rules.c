@@ -9,7 +9,9 @@ static void ids_are_drawn_from_all_31_bits(void **state)
 	for (int i = 0; i < 30; i++) {
 		struct instance instance;
 
-		OK(instance_register(world->db, "other", "", &instance, &err));
+		OK(instance_register(world->db,
+			&(struct instance_names){ .name = "other", .host_id = "" }, &instance,
+			&err));
 	}
 	assert_in_range(ask(world, "SELECT min(id) FROM inbox.inbox_instances"), 1, INT32_MAX);
 	assert_in_range(

@@ -56,7 +56,8 @@ static void a_sequence_behind_its_table_is_set_to_the_highest_row(void **state)
 	assert_int_equal(last_number(world, "inbox_rejects"), 0);
 	assert_non_null(strstr(buf_str(&words), "inbox_messages_seq_seq: 0, highest row 2; "));
 	assert_non_null(strstr(buf_str(&words), "inbox_audit_seq_seq: 0, highest row 1"));
-	OK(instance_register(world->db, "next", "", &instance, &err));
+	OK(instance_register(world->db, &(struct instance_names){ .name = "next", .host_id = "" },
+		&instance, &err));
 	assert_int_equal(instance.first_low_seq, 3);
 	buf_fini(&words);
 }

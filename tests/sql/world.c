@@ -179,7 +179,8 @@ static int set_up(void **state, enum ordering ordering)
 	(void)snprintf(world->schema, sizeof(world->schema), "store_%d_%d", (int)getpid(), ++count);
 	world->psql = connect_psql();
 	open_db(world);
-	OK(instance_register(world->db, "test", "", &world->me, &err));
+	OK(instance_register(world->db, &(struct instance_names){ .name = "test", .host_id = "" },
+		&world->me, &err));
 	world_without_tags(world);
 	open_writer(world);
 	take_orders(world);

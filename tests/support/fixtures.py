@@ -14,7 +14,7 @@ import pytest
 from support import process
 from support.bridge import Bridge
 from support.inbox import Inbox, connect
-from support.kafka import Kafka
+from support.kafka import Kafka, version as kafka_version
 from support.noop import NoopHandler
 from support.postgres import Postgres
 from support.sidecar import SANITIZER_EXIT, Sidecar, merge
@@ -33,6 +33,10 @@ DEFAULTS = {
     "retry": {"backoff": "20ms", "backoff_max": "100ms"},
     "worker": {"poll": "100ms", "lease": "4s"},
 }
+
+
+# For tests of `group.protocol: consumer`.
+KAFKA_4 = pytest.mark.skipif(kafka_version().startswith("3."), reason="Kafka 3 does not have the protocol")
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -6,6 +6,8 @@ import threading
 
 import pytest
 
+from support.fixtures import KAFKA_4
+from support.librdkafka import CONSUMER_PROTOCOL, later_librdkafka
 from support.proxy import Proxy
 from support.scripts import always, DONE
 from support.wait import eventually, throughout
@@ -14,6 +16,17 @@ from support.wire import NEVER, retry
 SHORT = {"inbox": {"handler_absence": "2s"}, "worker": {"lease": "3s", "poll": "100ms"}}
 ORDERS = [{"types": ["order.*"]}]
 MAILS = [{"types": ["mail.*"]}]
+
+
+BOTH_PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=KAFKA_4)], indirect=True)
+
+
+@pytest.fixture
+def protocol(request):
+    """Arguments of start_inboxd() for the protocol of the group, the classic one unless the test names another."""
+    if getattr(request, "param", "classic") == "classic":
+        return {}
+    return {"kafka": CONSUMER_PROTOCOL, "env": later_librdkafka()}
 
 
 def second_of(options):
@@ -46,10 +59,10 @@ def everywhere(send):
 
 
 @pytest.fixture
-def lacking(start_inboxd, handler, everywhere, inbox):
+def lacking(start_inboxd, protocol, handler, everywhere, inbox):
     """Two members; the first lacks the handler for mails, and needs it."""
-    first = start_inboxd(SHORT)
-    second = start_inboxd(second_of(SHORT))
+    first = start_inboxd(SHORT, **protocol)
+    second = start_inboxd(second_of(SHORT), **protocol)
     handlers = {
         "first": handler(first, always(DONE), name="orders", subscribe=ORDERS),
         "second": handler(second, always(DONE), name="orders", subscribe=ORDERS),
@@ -108,11 +121,14 @@ def test_r16_at_most_half_of_the_members_leave(members, handler, everywhere, inb
     assert mails.count >= 2
 
 
-def test_r16_a_static_member_leaves_and_joins_again(start_inboxd, handler, everywhere, inbox):
-    """The group keeps the partitions of a static member that only closes its connection, until its session ends."""
-    static = [{"kafka": {"group.instance.id": name, "session.timeout.ms": 45000}} for name in ("one", "two")]
-    first = start_inboxd({**SHORT, **static[0]})
-    second = start_inboxd(second_of({**SHORT, **static[1]}))
+@BOTH_PROTOCOLS
+def test_r16_a_static_member_leaves_and_joins_again(start_inboxd, protocol, handler, everywhere, inbox):
+    """The group keeps the partitions of a static member that only closes its connection, until its session ends. The classic protocol can
+    tell it that the member leaves; with the other one the session (6 s) has to end."""
+    static = [{**protocol, "kafka": {**protocol.get("kafka", {"session.timeout.ms": 45000}), "group.instance.id": name}}
+              for name in ("one", "two")]
+    first = start_inboxd(SHORT, **static[0])
+    second = start_inboxd(second_of(SHORT), **static[1])
     for sidecar in (first, second):
         handler(sidecar, always(DONE), name="orders", subscribe=ORDERS)
     handler(second, always(DONE), name="mails", subscribe=MAILS)
@@ -138,6 +154,7 @@ def test_a_member_without_partitions_counts_no_messages_of_them(start_inboxd, ha
     eventually(lambda: first.metric("inboxd_oldest_waiting_seconds") == 0)
 
 
+@BOTH_PROTOCOLS
 def test_r16_it_joins_again_with_its_handler(lacking, handler, inbox):
     first, second, handlers = lacking
     eventually(lambda: owners(inbox) == {"second": 4}, timeout=40)
@@ -185,12 +202,13 @@ def test_r16_with_never_no_member_leaves(start_inboxd, handler, everywhere, inbo
 
 
 @pytest.mark.slow
-def test_r6_a_member_without_the_database_for_a_lease_leaves_the_group(start_inboxd, handler, streams, topic, inbox,
+@BOTH_PROTOCOLS
+def test_r6_a_member_without_the_database_for_a_lease_leaves_the_group(start_inboxd, protocol, handler, streams, topic, inbox,
                                                                        postgres_server):
     with Proxy(postgres_server.port) as proxy:
-        cut_off = start_inboxd(SHORT, postgres={"port": proxy.port})
+        cut_off = start_inboxd(SHORT, postgres={"port": proxy.port}, **protocol)
         handler(cut_off, always(DONE))
-        second = start_inboxd(second_of(SHORT))
+        second = start_inboxd(second_of(SHORT), **protocol)
         client = handler(second, always(DONE))
         eventually(lambda: len(owners(inbox)) == 2, timeout=40)
         proxy.refuse()

@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from support.librdkafka import later_librdkafka
+from support.fixtures import KAFKA_4
+from support.librdkafka import CONSUMER_PROTOCOL, later_librdkafka
 from support.scripts import always, DONE
 from support.wait import eventually, throughout
 from support.wire import NEVER, retry
@@ -124,32 +125,51 @@ def test_a_static_member_is_back_soon_after_kill_9(start_inboxd, handler, produc
     inbox.wait_stored(2, timeout=30)
 
 
-def test_a_sidecar_whose_group_instance_id_another_one_has_says_so_and_runs_on(start_inboxd, group):
-    first = start_inboxd(STATIC)
-    second = start_inboxd(STATIC, inbox={"instance": "second"})
-    eventually(lambda: "event=kafka_client_ended" in first.stderr, timeout=40)
-    line = next(line for line in first.stderr.splitlines() if "event=kafka_client_ended" in line)
-    assert "code=FENCED_INSTANCE_ID" in line and "a new client joins the group in 10 s" in line
+def client_ended(sidecar):
+    return [line for line in sidecar.stderr.splitlines() if "event=kafka_client_ended" in line]
+
+
+@pytest.mark.parametrize("kafka, code", [
+    ({"session.timeout.ms": 45000}, "FENCED_INSTANCE_ID"),  # the first one loses it, and gets it again after ten seconds
+    pytest.param(CONSUMER_PROTOCOL, "UNRELEASED_INSTANCE_ID", marks=KAFKA_4),  # the second one does not get it
+], ids=["classic", "consumer"])
+def test_a_sidecar_whose_group_instance_id_another_one_has_says_so_and_runs_on(make_inboxd, group, kafka, code):
+    kafka = {**kafka, "group.instance.id": "billing-0"}
+    both = [make_inboxd(kafka=kafka, env=later_librdkafka(), inbox={"instance": name}) for name in ("first", "second")]
+    both[0].start()
+    both[1].start(ready=False)
+    without, other = both if code == "FENCED_INSTANCE_ID" else both[::-1]
+    line = eventually(lambda: client_ended(without), timeout=40)[0]
+    assert f"code={code}" in line and "a new client joins the group in 10 s" in line
     assert f'kafka.group.instance.id \\"billing-0\\" is in use by another member of the group \\"{group}\\"' in line
-    assert first.stderr.count("event=kafka_client_ended") == 1
-    eventually(lambda: first.stderr.count("event=started") == 2, timeout=40)
-    assert first.is_running() and second.is_running()
+    assert f'the sidecar \\"{other.configuration["inbox"]["instance"]}\\": give each sidecar an id of its own' in line
+    assert len(client_ended(without)) == 1
+    eventually(lambda: without.stderr.count("event=started") == 2, timeout=40)
+    assert without.is_running() and other.is_running() and not client_ended(other)
 
 
+@KAFKA_4
+def test_an_error_that_ends_the_client_names_the_setting(make_inboxd):
+    sidecar = make_inboxd(kafka={**CONSUMER_PROTOCOL, "group.remote.assignor": "sticky"}, env=later_librdkafka()).start(ready=False)
+    line = eventually(lambda: client_ended(sidecar))[0]
+    assert "code=UNSUPPORTED_ASSIGNOR" in line and "kafka.group.remote.assignor (see their group.consumer.assignors" in line
+    eventually(lambda: sidecar.stderr.count("event=started") == 2)
+
+
+@KAFKA_4
 @pytest.mark.slow
 def test_with_the_consumer_protocol_a_killed_static_member_waits_for_its_session_and_does_not_end(
         start_inboxd, handler, produce, topic, inbox):
-    """KIP-848: the brokers refuse the new member until the session of the killed one has ended (45 s)."""
-    settings = {"group.protocol": "consumer", "group.instance.id": "billing-0", "session.timeout.ms": None,
-                "heartbeat.interval.ms": None}
-    sidecar = start_inboxd(kafka=settings, env=later_librdkafka())
+    """KIP-848: the brokers refuse the new member until the session of the killed one has ended (6 s), and it tries every ten seconds."""
+    sidecar = start_inboxd(kafka={**CONSUMER_PROTOCOL, "group.instance.id": "billing-0"}, env=later_librdkafka())
     send(produce, topic, "a", "k")
     inbox.wait_stored(1)
     sidecar.kill()
     sidecar.start(ready=False)
     send(produce, topic, "b", "k")
-    eventually(lambda: "code=UNRELEASED_INSTANCE_ID" in sidecar.stderr, timeout=40)
+    line = eventually(lambda: client_ended(sidecar), timeout=40)[0]
     pid = sidecar.pid
     inbox.wait_stored(2, timeout=100)
     assert sidecar.pid == pid and sidecar.is_running()
-    assert 'kafka.group.instance.id \\"billing-0\\" is in use by' in sidecar.stderr
+    assert "code=UNRELEASED_INSTANCE_ID" in line and "No other running sidecar is known to have it" in line
+    assert "group.consumer.session.timeout.ms" in line

@@ -24,8 +24,9 @@
 #include "ingest/kafka/topic_recreation.h"
 
 #define SEEK_MS                    2000
-#define UNRELEASED_INSTANCE_ID     111 /* of KIP-848, which librdkafka names since 2.4 */
-#define REASON_BYTES               512
+/* of KIP-848, which librdkafka names since 2.4 */
+#define UNRELEASED_INSTANCE_ID     111
+#define UNSUPPORTED_ASSIGNOR       112
 #define SYSLOG_ERROR               3
 #define SYSLOG_WARNING             4
 #define SYSLOG_INFO                6
@@ -74,45 +75,57 @@ static void on_log(const rd_kafka_t *kafka, int level, const char *facility, con
 		log_at(ours, "kafka", LOG_STR("facility", facility), LOG_STR("text", text));
 }
 
-/* The brokers do not tell who the other member is: they keep the client.id and the host of the first one. With
- * `group.protocol: consumer`, a killed member keeps its group.instance.id until its session ends. */
-static void explain_instance_id(
-	struct consumer *consumer, rd_kafka_resp_err_t code, char *out, size_t size)
+/* What to do after an error that ends the client. The text of librdkafka names no setting, and not always the reason. */
+static const char *meaning_of(int code)
 {
-	char id[256] = "";
-	size_t length = sizeof(id);
+	static const struct {
+		int code;
+		const char *meaning;
+	} meanings[] = {
+		{ RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND,
+			"the brokers could not convert the group for kafka.group.protocol "
+			"\"consumer\". They cannot while it has classic members with the "
+			"strategy cooperative-sticky, the default of inboxd, or if their "
+			"group.consumer.migration.policy forbids it: stop all classic members" },
+		{ RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION,
+			"the brokers do not support kafka.group.protocol \"consumer\": they need "
+			"Kafka 4.0 and the feature group.version=1; otherwise remove the setting "
+			"and restart inboxd" },
+		{ UNSUPPORTED_ASSIGNOR,
+			"the brokers have no assignor with the name in kafka.group.remote.assignor "
+			"(see their group.consumer.assignors; by default uniform and range): "
+			"correct it and restart inboxd" },
+		{ RD_KAFKA_RESP_ERR_GROUP_MAX_SIZE_REACHED,
+			"the group is full: stop members, or raise the brokers' "
+			"group.consumer.max.size" },
+		{ RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED,
+			"grant the user of Kafka the privilege READ on the group" },
+	};
 
-	(void)rd_kafka_conf_get(rd_kafka_conf(consumer->kafka), "group.instance.id", id, &length);
-	(void)snprintf(out, size,
-		"kafka.group.instance.id \"%s\" is in use by another member of the group \"%s\": "
-		"give each sidecar an id of its own (the table inbox_instances has the names of "
-		"the "
-		"running ones)%s; ",
-		id, consumer->group,
-		code == UNRELEASED_INSTANCE_ID
-			? ", unless this one was killed, whose session ends by itself (the "
-			  "brokers' group.consumer.session.timeout.ms)"
-			: "");
+	for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {
+		if (meanings[i].code == code)
+			return meanings[i].meaning;
+	}
+	return "no action is known";
 }
 
 /* Later events and polls report the same error again. */
 static void report_fatal(struct consumer *consumer)
 {
-	char words[REASON_BYTES];
-	char why[2 * REASON_BYTES] = "";
-	char next[3 * REASON_BYTES];
+	char words[512];
 	rd_kafka_resp_err_t code = rd_kafka_fatal_error(consumer->kafka, words, sizeof(words));
 
 	if (consumer->ended)
 		return;
 	consumer->ended = true;
-	if (code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == UNRELEASED_INSTANCE_ID)
-		explain_instance_id(consumer, code, why, sizeof(why));
-	(void)snprintf(next, sizeof(next), "%sa new client joins the group in %d s", why,
-		CONSUMER_PAUSE_MS / 1000);
-	log_warn("kafka_client_ended", LOG_STR("code", rd_kafka_err2name(code)),
-		LOG_STR("error", words), LOG_STR("next", next));
-	consumer->events.ended(consumer->events.arg);
+	consumer->events.ended(consumer->events.arg,
+		&(struct client_end){
+			.code = rd_kafka_err2name(code),
+			.error = words,
+			.meaning = meaning_of(code),
+			.id_in_use = code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID ||
+				     code == UNRELEASED_INSTANCE_ID,
+		});
 }
 
 /* The advice for an error that an operator must correct. */

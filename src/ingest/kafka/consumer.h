@@ -43,6 +43,14 @@ struct fetch_fault {
 	const char *error; /* borrowed */
 };
 
+/* librdkafka cannot continue. */
+struct client_end {
+	const char *code;    /* librdkafka's name of it */
+	const char *error;   /* borrowed */
+	const char *meaning; /* static: what to do */
+	bool id_in_use;      /* another member of the group has, or had, the group.instance.id */
+};
+
 /* Called from consumer_poll() and consumer_close(). The items are borrowed. */
 struct consumer_events {
 	void (*assigned)(void *arg, const struct partition_offset *items, size_t count);
@@ -56,9 +64,8 @@ struct consumer_events {
 	void (*broker_failed)(void *arg, const struct broker_fault *fault);
 	/* There was no memory for an event. */
 	void (*fatal)(void *arg, const struct err *err);
-	/* librdkafka cannot continue, and has logged why. A new consumer may join the group after CONSUMER_PAUSE_MS. Called
-	 * once. */
-	void (*ended)(void *arg);
+	/* A new consumer may join the group after CONSUMER_PAUSE_MS. Called once. The receiver logs it. */
+	void (*ended)(void *arg, const struct client_end *end);
 	void *arg;
 };
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "ingest/kafka/consumer_conf.h"
+#include "store/leases/instance.h"
 
 #define WAITING_LOG_MS 5000 /* a normal rebalance takes less time */
 #define REPEAT_MS      60000
@@ -57,21 +58,31 @@ static void leave(struct ingest *ingest, const char *reason)
 	atomic_store(&ingest->options.health->group_joined, false);
 }
 
-/* The coordinator may wait for one of two reasons, and it does not tell which one applies. */
+/* The coordinator may wait for one of these reasons, and it does not tell which one applies. With `group.protocol: consumer`,
+ * brokers without this protocol are silent as well, and so is librdkafka up to 2.12 when the brokers refuse to convert the
+ * group. */
 static void format_next(const struct config *config, char *next, size_t size)
 {
 	const char *session = consumer_conf_value(config, "session.timeout.ms", SESSION_MS);
 	const char *poll = consumer_conf_value(config, "max.poll.interval.ms", POLL_MS);
-	bool consumers = consumer_conf_brokers_assign(config);
 
-	(void)snprintf(next, size,
-		"no action is necessary: the broker has assigned no partitions yet. It may wait "
-		"for members that were killed or cut off, at most %s%s%s for each that was killed "
-		"while it joined, or for other members to give up theirs, at most "
-		"max.poll.interval.ms (%s ms)",
-		consumers ? "the broker's group.consumer.session.timeout.ms"
-			  : "session.timeout.ms (",
-		consumers ? "" : session, consumers ? "" : " ms)", poll);
+	if (consumer_conf_brokers_assign(config))
+		(void)snprintf(next, size,
+			"wait: the broker has assigned no partitions yet. It may wait for members "
+			"that were killed or cut off, at most the broker's "
+			"group.consumer.session.timeout.ms, or for other members to give up "
+			"theirs, at most max.poll.interval.ms (%s ms). If the group has classic "
+			"members with the strategy cooperative-sticky, stop them: the brokers "
+			"cannot convert it. Brokers before Kafka 4.0 do not have this protocol: "
+			"remove kafka.group.protocol",
+			poll);
+	else
+		(void)snprintf(next, size,
+			"no action is necessary: the broker has assigned no partitions yet. It may "
+			"wait for members that were killed or cut off, at most session.timeout.ms "
+			"(%s ms) for each that was killed while it joined, or for other members to "
+			"give up theirs, at most max.poll.interval.ms (%s ms)",
+			session, poll);
 }
 
 /* Logs why nothing is read while the group rebalances, and again every minute. The time counts only while a broker is
@@ -81,7 +92,7 @@ static void log_waiting(struct ingest *ingest)
 	const struct health *health = ingest->options.health;
 	bool joined = atomic_load(&health->group_joined);
 	int64_t now_ms = clock_now_ms();
-	char next[400];
+	char next[700];
 
 	if (joined)
 		ingest->membership.waiting_log_ms = WAITING_LOG_MS;
@@ -94,6 +105,53 @@ static void log_waiting(struct ingest *ingest)
 	log_info("group_waiting", LOG_STR("group", consumer_group(ingest->consumer)),
 		LOG_INT("since_s", (now_ms - ingest->membership.waiting_since_ms) / 1000),
 		LOG_STR("next", next));
+}
+
+/* Kafka does not tell who the other member is: with the classic protocol it keeps the client.id and the host of the first
+ * member that had the id. The table knows the sidecars of this group (rule R18). Without the database there is no name. */
+static void format_id_in_use(struct ingest *ingest, char *out, size_t size)
+{
+	const struct config *config = ingest->options.config;
+	const char *id = consumer_conf_value(config, "group.instance.id", "");
+	const char *group = consumer_group(ingest->consumer);
+	struct err err = ERR_INIT;
+	char names[256] = "";
+
+	if (!ingest->outage.down)
+		(void)instance_same_member(
+			ingest->db, ingest->options.instance, names, sizeof(names), &err);
+	if (names[0] != '\0')
+		(void)snprintf(out, size,
+			"kafka.group.instance.id \"%s\" is in use by another member of the group "
+			"\"%s\", the sidecar \"%s\": give each sidecar an id of its own",
+			id, group, names);
+	else
+		(void)snprintf(out, size,
+			"kafka.group.instance.id \"%s\" is in use by another member of the group "
+			"\"%s\". No other running sidecar is known to have it: %sfind the program "
+			"that has it",
+			id, group,
+			consumer_conf_brokers_assign(config)
+				? "if this one was killed, the session of the killed one ends by "
+				  "itself (the brokers' group.consumer.session.timeout.ms); if "
+				  "not, "
+				: "");
+}
+
+void group_membership_ended(struct ingest *ingest, const struct client_end *end)
+{
+	char why[1024];
+	char next[1200];
+
+	if (end->id_in_use)
+		format_id_in_use(ingest, why, sizeof(why));
+	else
+		(void)snprintf(why, sizeof(why), "%s", end->meaning);
+	(void)snprintf(next, sizeof(next), "%s; a new client joins the group in %d s", why,
+		CONSUMER_PAUSE_MS / 1000);
+	log_warn("kafka_client_ended", LOG_STR("code", end->code), LOG_STR("error", end->error),
+		LOG_STR("next", next));
+	ingest_rejoins(ingest);
 }
 
 void group_membership_step(struct ingest *ingest)

@@ -50,6 +50,9 @@ bool acquire_is_under_way(const struct ingest *ingest);
 void rebalance_assigned(struct ingest *ingest, const struct partition_offset *items, size_t count);
 void rebalance_revoked(
 	struct ingest *ingest, const struct partition_offset *items, size_t count, bool lost);
+/* group_membership.c: logs why the client has ended, and asks for another instance run, whose client joins the group after a pause. Blocks
+ * for the database. */
+void group_membership_ended(struct ingest *ingest, const struct client_end *end);
 /* commit_offsets.c: an asynchronous commit failed; the offset must be sent again. */
 void commit_offsets_failed(void *arg, const struct partition_offset *item);
 /* flow.c: verifies a READING partition again, because its topic may have been recreated or because librdkafka moved

@@ -39,8 +39,13 @@ static int take_secret(struct claim_secret *out, struct bytes found, struct err 
 	return 0;
 }
 
+static void param_name(struct params *params, const char *text)
+{
+	params_text(params, text == NULL || text[0] == '\0' ? NULL : text);
+}
+
 int instance_register(
-	struct db *db, const char *name, const char *host_id, struct instance *out, struct err *err)
+	struct db *db, const struct instance_names *names, struct instance *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -51,8 +56,9 @@ int instance_register(
 		out->sent_ms = clock_now_ms();
 		params_reset(&params);
 		params_int(&params, out->id);
-		params_text(&params, name);
-		params_text(&params, host_id[0] == '\0' ? NULL : host_id);
+		params_text(&params, names->name);
+		param_name(&params, names->host_id);
+		param_name(&params, names->group_instance_id);
 		r = db_run(db, QUERY_REGISTER_INSTANCE, &params, &rows, err);
 	}
 	if (r != 0)
@@ -64,6 +70,20 @@ int instance_register(
 			REGISTER_TRIES, db_schema(db));
 	out->first_low_seq = rows_int(rows, 0, 0);
 	return take_secret(&out->claim_secret, rows_bytes(rows, 0, 1), err);
+}
+
+int instance_same_member(struct db *db, int32_t id, char *out, size_t size, struct err *err)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r;
+
+	params_int(&params, id);
+	r = db_run(db, QUERY_FIND_GROUP_INSTANCE, &params, &rows, err);
+	out[0] = '\0';
+	if (r == 0 && !rows_is_null(rows, 0, 0))
+		(void)snprintf(out, size, "%s", rows_text(rows, 0, 0));
+	return r;
 }
 
 /* The statement updates only an unfenced row, so an empty result means that this instance is
@@ -105,7 +125,7 @@ int instance_fence(
 	int r;
 
 	params_int(&params, own_id);
-	params_text(&params, fencing->host_id[0] == '\0' ? NULL : fencing->host_id);
+	param_name(&params, fencing->host_id);
 	params_bigint(&params, fencing->lease_ms);
 	params_bigint(&params, fencing->steady_ms);
 	params_int(&params, fencing->earlier);

@@ -25,10 +25,17 @@ struct instance {
 	int64_t sent_ms;
 };
 
-/* Draws a free id and inserts the row. `host_id`: identifies the socket lock (host and path); may be
- * "". */
-int instance_register(struct db *db, const char *name, const char *host_id, struct instance *out,
-	struct err *err);
+struct instance_names {
+	const char *name;
+	const char *host_id; /* identifies the socket lock (host and path); may be "" */
+	const char *
+		group_instance_id; /* of a static member of the consumer group; NULL or "" = it is none */
+};
+/* Draws a free id and inserts the row. */
+int instance_register(
+	struct db *db, const struct instance_names *names, struct instance *out, struct err *err);
+/* The names of the other running sidecars with the same group_instance_id, separated by commas, cut at `size`; "" = there is none. */
+int instance_same_member(struct db *db, int32_t id, char *out, size_t size, struct err *err);
 
 /*
  * The bounds of the born-claimed rows that an instance may still hold (rule R3). The heartbeat writes them to
