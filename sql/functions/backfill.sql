@@ -248,14 +248,15 @@ BEGIN
     GET DIAGNOSTICS affected = ROW_COUNT;
     -- Counted once for a message: at the first of its rows, if no other row of it can be copied.
     SELECT count(*) INTO without_payload
-    FROM inbox.inbox_messages m
-    WHERE m.seq = ANY (dropped) AND (last_seq IS NULL OR m.seq <= last_seq)
-      AND NOT EXISTS (
-          SELECT FROM inbox.inbox_messages o
-          WHERE o.event_id = m.event_id AND o.source = m.source
-            AND (o.consumer = receiver
-                 OR ((giver IS NULL OR o.consumer = giver)
-                     AND (o.seq < m.seq OR o.payload IS NOT NULL OR o.payload_digest IS NULL))));
+    FROM unnest(dropped) AS d(seq)
+    CROSS JOIN LATERAL (SELECT o.seq, o.event_id, o.source FROM inbox.inbox_messages o WHERE o.seq = d.seq OFFSET 0) m
+    WHERE (last_seq IS NULL OR m.seq <= last_seq)
+      AND (SELECT true FROM inbox.inbox_messages o
+           WHERE o.event_id = m.event_id AND o.source = m.source
+             AND (o.consumer = receiver
+                  OR ((giver IS NULL OR o.consumer = giver)
+                      AND (o.seq < m.seq OR o.payload IS NOT NULL OR o.payload_digest IS NULL)))
+           LIMIT 1) IS NULL;
 END $$;
 
 -- Wakes dispatch and writes the audit after the copies of a page, in the same transaction. The entry in the audit fires

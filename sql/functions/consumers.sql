@@ -90,21 +90,25 @@ $$;
 
 -- Moves rows to another name. If an event has a row under both names, one of them stays. It is the row of the new name if
 -- this row is processed, or if an instance holds it and the other row waits or is dead. Otherwise it is the row of the
--- earlier name.
+-- earlier name. The plans can be older than the rows: so the list of seqs drives each part, and no condition on the consumer fits
+-- an index. CASE: as in settle_done.
 CREATE OR REPLACE FUNCTION inbox.move_rows(seqs bigint[], name text, new_name text) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = on SET jit = off AS $$
 DECLARE
     affected bigint;
 BEGIN
     DELETE FROM inbox.inbox_messages m
-    WHERE m.seq IN (
+    WHERE m.seq = ANY (ARRAY(
         SELECT CASE WHEN t.processed_at IS NOT NULL
                       OR num_nonnulls(t.available_at, t.dead_at) = 0 AND num_nonnulls(s.available_at, s.dead_at) = 1
                     THEN s.seq ELSE t.seq END
-        FROM inbox.inbox_messages s
-        JOIN inbox.inbox_messages t ON t.event_id = s.event_id AND t.source = s.source AND t.consumer = move_rows.new_name
-        WHERE s.seq = ANY (seqs) AND s.consumer = move_rows.name);
-    UPDATE inbox.inbox_messages m SET consumer = move_rows.new_name WHERE m.seq = ANY (seqs) AND m.consumer = move_rows.name;
+        FROM unnest(seqs) AS q(seq)
+        CROSS JOIN LATERAL (SELECT o.* FROM inbox.inbox_messages o
+                            WHERE o.seq = q.seq AND CASE WHEN o.consumer = move_rows.name THEN true END OFFSET 0) s
+        CROSS JOIN LATERAL (SELECT o.* FROM inbox.inbox_messages o
+                            WHERE o.event_id = s.event_id AND o.source = s.source AND o.consumer = move_rows.new_name OFFSET 0) t));
+    UPDATE inbox.inbox_messages m SET consumer = move_rows.new_name
+    WHERE m.seq = ANY (seqs) AND CASE WHEN m.consumer = move_rows.name THEN true END;
     GET DIAGNOSTICS affected = ROW_COUNT;
     RETURN affected;
 END $$;
@@ -135,7 +139,9 @@ BEGIN
         PERFORM inbox.refuse('rename_consumer', format('"%s" is an earlier name of consumer "%s"; to use it again: '
             'inboxd consumers forget ''%s''', new_name, other, new_name));
     END IF;
-    IF NOT EXISTS (SELECT FROM inbox.consumers c WHERE c.name = check_rename.name) THEN
+    -- The view counts the waiting messages, too, so the table is asked first.
+    IF NOT EXISTS (SELECT FROM inbox.inbox_consumers c WHERE c.name = check_rename.name)
+       AND NOT EXISTS (SELECT FROM inbox.consumers c WHERE c.name = check_rename.name) THEN
         PERFORM inbox.refuse('rename_consumer', format('there is no consumer "%s"; there are: %s', name, coalesce(
             (SELECT string_agg(format('"%s"', c.name), ', ' ORDER BY c.name) FROM inbox.consumers c), 'none')));
     END IF;
@@ -184,7 +190,8 @@ END $$;
 -- already. If the function does not get one of its locks soon, it releases all its locks and tries again later. So no
 -- partition waits for a message whose handler has not committed.
 CREATE OR REPLACE FUNCTION inbox.rename_consumer(name text, new_name text, reason text DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET lock_timeout = '50ms' AS $$
 DECLARE
     wait_ms int := 50;
     give_up timestamptz := clock_timestamp() + interval '60 seconds';
@@ -211,8 +218,9 @@ BEGIN
                 SELECT o.seq FROM inbox.open_messages(rename_consumer.name) o(seq)
                 UNION
                 SELECT s.seq FROM inbox.open_messages(rename_consumer.new_name) o(seq)
-                JOIN inbox.inbox_messages t ON t.seq = o.seq
-                JOIN inbox.inbox_messages s ON s.event_id = t.event_id AND s.source = t.source AND s.consumer = rename_consumer.name),
+                CROSS JOIN LATERAL (SELECT m.event_id, m.source FROM inbox.inbox_messages m WHERE m.seq = o.seq OFFSET 0) t
+                CROSS JOIN LATERAL (SELECT m.seq FROM inbox.inbox_messages m
+                                    WHERE m.event_id = t.event_id AND m.source = t.source AND m.consumer = rename_consumer.name OFFSET 0) s),
                 name, new_name);
             PERFORM inbox.rename_rest(name, new_name);
             PERFORM inbox.audit('rename_consumer', jsonb_build_object('consumer', name, 'new_name', new_name), reason, affected);
@@ -254,8 +262,10 @@ BEGIN
     INTO looked, rename.walked_to, seqs
     FROM (SELECT m.seq, m.consumer FROM inbox.inbox_messages m
           WHERE m.seq > rename.walked_to ORDER BY m.seq LIMIT max_rows) p;
-    free := ARRAY(SELECT m.seq FROM inbox.inbox_messages m
-                  WHERE m.seq = ANY (seqs) AND m.consumer = rename_page.name ORDER BY m.seq FOR UPDATE SKIP LOCKED);
+    free := ARRAY(SELECT m.seq FROM unnest(seqs) AS q(seq)
+                  CROSS JOIN LATERAL (SELECT o.seq FROM inbox.inbox_messages o
+                                      WHERE o.seq = q.seq AND CASE WHEN o.consumer = rename_page.name THEN true END
+                                      FOR UPDATE SKIP LOCKED) m);
     affected := inbox.move_rows(free, name, rename.new_name);
     IF affected > 0 THEN
         UPDATE inbox.inbox_audit a SET affected = a.affected + rename_page.affected

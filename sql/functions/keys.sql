@@ -46,7 +46,8 @@ $$;
 -- The first message of a lane that is not done: the one that its later messages wait for. NULL: no message of it waits.
 CREATE OR REPLACE FUNCTION inbox.lane_head(topic text, kafka_partition int, consumer text, lane bytea,
                                 OUT seq bigint, OUT claimed boolean)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_sort = off SET jit = off AS $$
 DECLARE
     first bigint;
     held bigint;

@@ -210,12 +210,13 @@ BEGIN
                  THEN format(' AND m.dead_at < %L::timestamptz', (filter ->> 'died_to')::timestamptz) END,
             format(' ORDER BY m.dead_at%s, m.seq%s', down, down))];
     ELSIF states <> '{}' THEN
+        -- Each part has an order of its own: otherwise PostgreSQL reads all parts and sorts them.
         SELECT '(' || string_agg(
-            'SELECT c.xmin, c.* FROM inbox.inbox_messages c WHERE (c.dead_at IS NOT NULL OR c.available_at IS NOT NULL)'
-            ' AND c.retry_count >= 0 AND'
+            '(SELECT c.xmin, c.seq + 0 AS place, c.* FROM inbox.inbox_messages c'
+            ' WHERE (c.dead_at IS NOT NULL OR c.available_at IS NOT NULL) AND c.retry_count >= 0 AND'
             ' CASE WHEN c.dead_at IS NOT NULL THEN 1 WHEN c.available_at = ''infinity'' THEN 2 WHEN c.retry_count > 0 THEN 3'
-            || format(' ELSE 4 END = %s AND c.seq + 0 > %%1$s AND c.seq + 0 <= %%2$s', n), ' UNION ALL ')
-            || ') m ORDER BY m.seq + 0' || down INTO walk FROM unnest(states) n;
+            || format(' ELSE 4 END = %s AND c.seq + 0 > %%1$s AND c.seq + 0 <= %%2$s ORDER BY place%s)', n, down), ' UNION ALL ')
+            || ') m ORDER BY m.place' || down INTO walk FROM unnest(states) n;
         walks := ARRAY[walk];
     ELSE
         walks := ARRAY['inbox.inbox_messages m WHERE m.seq > %1$s AND m.seq <= %2$s ORDER BY m.seq' || down];

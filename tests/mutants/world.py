@@ -7,6 +7,7 @@ POSITION = "unit/test_start_offset_policy.c::"
 START = "system/test_start_position.py::"
 GENERATIONS = "system/test_generations.py::"
 PREPARED = "sql/test_store_prepared.c::"
+PLANS = "sql/test_plans.py::"
 
 MUTANTS = [
     mutant("R18", "the roles of all schemas are the same",
@@ -160,6 +161,17 @@ MUTANTS = [
     mutant("R19", "a statement behind a named one has a generic plan",
            edit("src/store/pg/db.c", "named && pipeline_names(db->pipeline) ?", "(named || true) && pipeline_names(db->pipeline) ?"),
            tests=[PREPARED + "only_named_statements_have_generic_plans"]),
+    mutant("R19", "a page of waiting messages sorts all of them",
+           edit("sql/functions/pages.sql", "') m ORDER BY m.place' || down", "') m ORDER BY m.seq + 0' || down"),
+           tests=[PLANS + "test_plans_that_a_session_keeps_are_good_for_every_table"]),
+    mutant("R19", "the head of a lane is looked for in the whole table",
+           edit("sql/functions/keys.sql", " SET enable_bitmapscan = off\nSET enable_sort = off SET jit = off AS $$\nDECLARE\n    first bigint;",
+                " SET jit = off AS $$\nDECLARE\n    first bigint;"),
+           tests=[PLANS + "test_plans_that_a_session_keeps_are_good_for_every_table"]),
+    mutant("R19", "a rename reads the whole table",
+           edit("sql/functions/consumers.sql", " SET enable_seqscan = off SET enable_bitmapscan = off\nSET jit = off SET lock_timeout = '50ms'",
+                " SET lock_timeout = '50ms'"),
+           tests=[PLANS + "test_plans_that_a_session_keeps_are_good_for_every_table"]),
     mutant("R19", "statements are prepared behind a pooler",
            edit("src/store/pg/db.c", "*renamed = r == 0 && rows_count(rows) > 0 && deallocate[0] == ", "*renamed = r == 0 || deallocate[0] == "),
            tests=["faults/test_failover.py::test_a_session_of_the_pooler_is_left_unchanged"]),
