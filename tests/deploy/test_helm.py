@@ -45,6 +45,7 @@ pod:
   terminationGracePeriodSeconds: 90
   securityContext: {fsGroup: 1000660000}
   volumes: [{name: more, emptyDir: {}}]
+  containers: [{name: more, image: more}]
   spec: {nodeSelector: {disk: fast}, imagePullSecrets: [{name: pull}]}
 serviceAccount: {annotations: {a: b}}
 migrate:
@@ -353,3 +354,12 @@ def test_the_commands_of_the_readme_work(chart, root, monkeypatch):
     for words in commands:
         done = helm.run("template", *words[2:], "--kube-version", "1.30")
         assert done.returncode == 0, done.stderr
+
+
+def test_the_values_for_a_token_add_a_container_and_its_volume(chart, deploy, example):
+    objects = template(chart, *example[:2], "-f", deploy / "helm/token.yaml")
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    assert [container["name"] for container in pod["containers"]] == ["service", "token"]
+    assert "token" in [mount["name"] for mount in pod["initContainers"][0]["volumeMounts"]]
+    for item in objects:
+        kubernetes_validate.validate(item, "1.37", strict=True)
