@@ -12,7 +12,10 @@ import (
 	"time"
 )
 
-const connectTimeout = 10 * time.Second
+const (
+	connectTimeout = 10 * time.Second
+	livedTime      = 10 * time.Second
+)
 
 // ErrDrainTimeout is what [Handler.Run] returns if functions still ran at the end of [DrainTimeout]. Their messages come again.
 var ErrDrainTimeout = errors.New("inboxd: functions still ran after the drain timeout: their messages come again")
@@ -101,7 +104,7 @@ func (h *Handler) Run(ctx context.Context) error {
 	failures := 0
 	h.awaySince = time.Time{}
 	for ctx.Err() == nil {
-		greeted, err := h.connect(ctx)
+		lived, err := h.connect(ctx)
 		var refused *RefusedError
 		switch {
 		case errors.As(err, &refused), errors.Is(err, ErrDrainTimeout):
@@ -113,7 +116,7 @@ func (h *Handler) Run(ctx context.Context) error {
 				h.awaySince = time.Now()
 			}
 		}
-		if greeted {
+		if lived {
 			failures = 0
 		}
 		h.pause(ctx, failures)
@@ -122,8 +125,9 @@ func (h *Handler) Run(ctx context.Context) error {
 	return h.wait()
 }
 
-// connect serves one connection until its end.
-func (h *Handler) connect(ctx context.Context) (greeted bool, err error) {
+// connect serves one connection until its end. It reports whether the next one may come soon: inboxd may end each connection after its
+// hello, and the waits must grow then.
+func (h *Handler) connect(ctx context.Context) (lived bool, err error) {
 	dialer := net.Dialer{Timeout: connectTimeout}
 	conn, err := dialer.DialContext(ctx, "unix", h.options.socket)
 	if err != nil {
@@ -133,7 +137,7 @@ func (h *Handler) connect(ctx context.Context) (greeted bool, err error) {
 	h.setSession(s)
 	defer h.setSession(nil)
 	err = s.run(ctx)
-	return s.greeted, err
+	return s.delivered || s.greeted && time.Since(s.greetedAt) >= livedTime, err
 }
 
 // isBack logs the end of the time without a connection, at the level of its beginning.

@@ -35,10 +35,12 @@ type session struct {
 	ends context.CancelFunc
 
 	// Set by the reader before the first delivery.
-	greeted  bool
-	ordering string
-	timeout  time.Duration
-	maxLine  int
+	greeted   bool
+	greetedAt time.Time
+	delivered bool
+	ordering  string
+	timeout   time.Duration
+	maxLine   int
 
 	mu       sync.Mutex
 	open     map[string]*Delivery
@@ -216,7 +218,7 @@ func (s *session) onHelloReply(m *message) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.greeted = true
+	s.greeted, s.greetedAt = true, time.Now()
 	return nil
 }
 
@@ -240,6 +242,7 @@ func (s *session) onDeliver(m *message) {
 		return
 	}
 	d := m.params.delivery
+	s.delivered = true
 	s.adopt(d, m.id, nil, time.Now())
 	s.accept(d)
 }
@@ -260,6 +263,7 @@ func (s *session) onDeliverBatch(m *message) {
 		s.refuse(m.id, -32602, "deliver_batch needs entries with a delivery and an event")
 		return
 	}
+	s.delivered = true
 	for i, d := range deliveries {
 		s.adopt(d, entries[i].id, g, now)
 	}

@@ -86,6 +86,9 @@ void ih_connection_lost(struct inbox_handler *handler, const char *why)
 		handler->state = IH_CLOSED;
 		return;
 	}
+	/* A sidecar may end each connection after its hello: then the delays grow. */
+	if (handler->state == IH_READY && ih_now_ms() >= handler->due_ms)
+		handler->backoff.failures = 0;
 	handler->state = IH_DOWN;
 	delay_ms = next_delay_ms(&handler->backoff);
 	handler->backoff.failures++;

@@ -39,7 +39,7 @@ enum ih_state { IH_DOWN, IH_GREETING, IH_READY, IH_DRAINING, IH_CLOSED };
 struct ih_backoff {
 	int64_t first_ms;
 	int64_t max_ms;
-	int failures;     /* connections in a row that failed before the answer to hello */
+	int failures; /* connections in a row that brought no delivery and did not live for LIVED_MS */
 	int64_t since_ms; /* when the last connection was lost, or the first attempt failed; 0 = READY, or no attempt failed */
 };
 
@@ -62,7 +62,7 @@ struct inbox_handler {
 	char *socket;
 	int64_t window; /* asked for with inbox_handler_window(); -1 = never */
 	struct ih_backoff backoff;
-	int64_t due_ms;            /* DOWN: when to connect; GREETING, DRAINING: when to give up */
+	int64_t due_ms; /* DOWN: when to connect; GREETING, DRAINING: when to give up; READY: when it has lived */
 	size_t max_line;           /* the longest line that the sidecar accepts, LF included */
 	int64_t timeout_ms;        /* how long a delivery of this connection has */
 	enum ih_ordering ordering; /* of this connection */

@@ -9,6 +9,7 @@
 
 enum {
 	LEAST_LINE = 65536, /* a smaller max_line_bytes of a sidecar is ignored */
+	LIVED_MS = 10000,   /* after such a connection the next one may come soon */
 	TIMEOUT_MS = 30000, /* the protocol's own, if the sidecar does not say it */
 };
 
@@ -77,6 +78,7 @@ static int accept_line(struct inbox_handler *handler, struct ih_line *line, stru
 	struct inbox_delivery *delivery;
 	bool broken = false;
 
+	handler->backoff.failures = 0;
 	while ((delivery = TAILQ_FIRST(&line->deliveries)) != NULL) {
 		TAILQ_REMOVE(&line->deliveries, delivery, list);
 		if (delivery->record.fields[IH_EVENT].start == 0)
@@ -271,7 +273,7 @@ static void on_hello_answer(struct inbox_handler *handler, const struct ih_line 
 		return;
 	}
 	handler->state = IH_READY;
-	handler->backoff.failures = 0;
+	handler->due_ms = ih_now_ms() + LIVED_MS;
 	handler->ordering = ordering_of(line);
 	handler->timeout_ms = timeout_ms > 0 ? timeout_ms : TIMEOUT_MS;
 	handler->max_line = IH_MAX_LINE;

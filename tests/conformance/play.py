@@ -20,6 +20,7 @@ WITHIN_MS = 30000
 SHOWN_LINE = 300
 LATE_MOST = 2        # connections later than `soon_ms`: the machine may stall
 LONGEST_WAIT_S = 15  # more than the longest wait between two connections
+GREETED_S = 0.02     # so long a connection lives after its hello, so that the handler has read the reply
 GROWN_WAITS = 6      # so many waits that are nearly as long as they can be are not random
 
 # Option of a case: the environment variable that has it for the handler.
@@ -191,7 +192,7 @@ class Play:
             raise Failure(f"a text with /{expression}/ on the standard streams", self.output()[-SHOWN_LINE:] or "nothing")
 
     def step_churn_ms(self, time_ms, step):
-        """Every connection is closed at once. The handler connects again, and not too often."""
+        """Every connection is closed at once, or after its hello. The handler connects again, and not too often."""
         low, high = step["connections"]
         times = []
 
@@ -200,9 +201,16 @@ class Play:
             connection = self._listener.accept(within_s)
             if connection is not None:
                 times.append(time.monotonic())
+                if step.get("greet"):
+                    hello = connection.read(self._within(step)) or {}
+                    reply = {"jsonrpc": "2.0", "id": hello.get("id"), "result": self._hello_reply(step)}
+                    connection.send(json.dumps(reply).encode() + b"\n")
+                    connection.pending(GREETED_S)
                 connection.close()
             return connection is not None
 
+        if step.get("greet"):
+            closes_one(self._within(step))  # a handler may need long to start
         ends = time.monotonic() + time_ms / 1000
         while (left := ends - time.monotonic()) > 0:
             closes_one(left)

@@ -160,7 +160,9 @@ DAMAGES = [
      ["a batch of an old connection is not answered on a new one"]),
     ("no wait", "stopping.wait(random.random() * min(0.1 * 2 ** failures, 10))", "pass", ["the waits grow and are random"]),
     ("no jitter", "random.random() * min", "min", ["the waits grow and are random"]),
-    ("the wait is never reset", "        failures = 0 if current is not None and current.greeted else failures\n",
+    ("a hello resets the wait", "return self.has_delivered or self.greeted and", "return self.greeted or",
+     ["a hello alone does not reset the wait"]),
+    ("the wait is never reset", "        failures = 0 if current is not None and current.has_lived() else failures\n",
      "        failures = 5; random.random = lambda: 1\n", ["a connection that has brought a delivery resets the wait"]),
 ]
 # What some damages need to stand on.

@@ -198,7 +198,7 @@ export class Handler {
         if (session.refusal !== undefined) {
           throw new Refused(session.refusal.code, String(session.refusal.message));
         }
-        failures = session.greeted ? 0 : failures;
+        failures = session.hasLived ? 0 : failures;
       }
       this.#awaySince ??= performance.now();
       // Full jitter: many handlers that lost the same sidecar must not come back at the same time.

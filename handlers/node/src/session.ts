@@ -37,6 +37,7 @@ interface Message {
 
 const MAX_LINE = 33_554_432;
 const HELLO_TIMEOUT_MS = 10_000;
+const LIVED_MS = 10_000;
 const LONGEST_TICK_MS = 60_000;
 const FLUSH_AFTER_MS = 0.2;
 const HELLO_ID = 1;
@@ -84,6 +85,8 @@ export class Session {
   /** True after the reply to hello. */
   greeted = false;
   draining = false;
+  #hasDelivered = false;
+  #greetedAt = Infinity;
   /** Why inboxd refuses the handler for good. */
   refusal: { code: number; message?: string } | undefined;
   readonly ended: Promise<void>;
@@ -128,6 +131,11 @@ export class Session {
     for (const delivery of open) {
       delivery.cancel('connection_lost');
     }
+  }
+
+  /** True if the next connection may come soon. inboxd may end connections after each hello: then the waits grow. */
+  get hasLived(): boolean {
+    return this.#hasDelivered || performance.now() - this.#greetedAt >= LIVED_MS;
   }
 
   // Lines of inboxd
@@ -209,6 +217,7 @@ export class Session {
       return;
     }
     this.greeted = true;
+    this.#greetedAt = performance.now();
     this.#terms.onGreeted();
     this.ordering = result.ordering ?? 'none';
     this.timeoutMs = Number(result.timeout_ms ?? this.timeoutMs);
@@ -223,6 +232,7 @@ export class Session {
       this.#refuse(message, -32602, 'deliver needs a delivery and an event');
       return;
     }
+    this.#hasDelivered = true;
     const delivery = new Delivery(this, id as string, params, this.#now, undefined);
     this.#open.set(id, delivery);
     this.#terms.receiver.acceptOne(this, delivery);
@@ -234,6 +244,7 @@ export class Session {
       this.#refuse(message, -32602, 'deliver_batch needs entries with a delivery and an event');
       return;
     }
+    this.#hasDelivered = true;
     const group = new Group(message.id, entries.length);
     const deliveries = entries.map((entry) => new Delivery(this, entry.id, entry, this.#now, group));
     for (const delivery of deliveries) {

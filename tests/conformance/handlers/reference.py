@@ -17,6 +17,7 @@ import time
 
 PATH = os.environ["INBOXD_SOCKET_PATH"]
 MAX_LINE = 33_554_432
+LIVED_S = 10
 REFUSED = (-32000, -32001, -32003, -32005, -32602)
 FINISHED = ("done", "dead", "settled")
 
@@ -61,6 +62,7 @@ class Session:
         self.news = threading.Condition()
         self.sending = threading.Lock()
         self.greeted = False
+        self.has_delivered = False
         self.ended = False
 
     def send(self, **message):
@@ -110,6 +112,10 @@ class Session:
             elif "id" in message:
                 self.send(id=message["id"], error={"code": -32601, "message": f"cannot do {method}"})
 
+    def has_lived(self):
+        """False also if inboxd ends connections after their hello: then the waits between them grow."""
+        return self.has_delivered or self.greeted and time.monotonic() - self.greeted_at >= LIVED_S
+
     def is_accepted(self, message):
         """The reply to hello."""
         if "error" in message:
@@ -118,12 +124,14 @@ class Session:
                 os._exit(1)
             return False
         self.greeted = True
+        self.greeted_at = time.monotonic()
         self.ordering = message["result"].get("ordering") or "none"
         for act in (self.work, self.extend_all):
             threading.Thread(target=act, daemon=True).start()
         return True
 
     def accept(self, entries, answer_id, batch):
+        self.has_delivered = True
         with self.news:
             for entry in entries:
                 self.open[entry["id"]] = time.monotonic() + TIMEOUT_MS / 1000
@@ -287,7 +295,7 @@ def main():
             finally:
                 if current is not None:
                     current.end()
-        failures = 0 if current is not None and current.greeted else failures
+        failures = 0 if current is not None and current.has_lived() else failures
         stopping.wait(random.random() * min(0.1 * 2 ** failures, 10))
         failures += 1
 

@@ -222,7 +222,7 @@ public final class Handler implements AutoCloseable {
         }
     }
 
-    /** One connection, until its end. True if inboxd has accepted the handler. */
+    /** One connection, until its end. True if it has lived. */
     private boolean attend(SocketChannel channel, Dispatcher dispatcher) {
         Path path = options.socketPath();
         connecting = channel;
@@ -253,7 +253,7 @@ public final class Handler implements AutoCloseable {
         if (current.isGreeted() && !isStopping()) {
             LOG.log(Level.WARNING, "the connection to inboxd was lost");
         }
-        return current.isGreeted();
+        return current.hasLived();
     }
 
     /** Logs the end of the time without a connection, at the level of its beginning. */

@@ -37,6 +37,7 @@ final class Session {
     private static final int MAX_LINE = 33_554_432;
     private static final int CHUNK = 65_536;
     private static final int KEPT_MAX = 1 << 20;
+    private static final long LIVED_NANOS = TimeUnit.SECONDS.toNanos(10);
     private static final long HELLO_NANOS = TimeUnit.SECONDS.toNanos(10);
     private static final long LONGEST_TICK_NANOS = TimeUnit.MINUTES.toNanos(1);
     private static final String HELLO_ID = "1";
@@ -50,6 +51,8 @@ final class Session {
     private final Map<String, Delivery> open = new ConcurrentHashMap<>();
     private final long startedAt = System.nanoTime();
     private volatile boolean isGreeted;
+    private long greetedAt; // the thread of run() has these two
+    private boolean hasDelivered;
     private volatile boolean isDraining;
     private volatile long drainEndsAt;
     private volatile long timeoutNanos;
@@ -93,6 +96,11 @@ final class Session {
         LineException(String message) {
             super(message);
         }
+    }
+
+    /** True if the next connection may come soon. inboxd may end connections after each hello: then the waits grow. */
+    boolean hasLived() {
+        return hasDelivered || (isGreeted && System.nanoTime() - greetedAt >= LIVED_NANOS);
     }
 
     boolean isGreeted() {
@@ -220,6 +228,7 @@ final class Session {
             maxLine = (int) Math.min(result.path("max_line_bytes").asLong(), MAX_LINE);
         }
         tickedAt = System.nanoTime();
+        greetedAt = tickedAt;
         isGreeted = true;
         terms.onGreeted().run();
         sender.wake();
@@ -230,6 +239,7 @@ final class Session {
             refuse(message, -32602, "deliver needs a delivery and an event");
             return;
         }
+        hasDelivered = true;
         Delivery delivery = new Delivery(this, message.entry, null, System.nanoTime());
         open.put(delivery.id(), delivery);
         // It was put first: either this line or drain() sees it.
@@ -249,6 +259,7 @@ final class Session {
             refuse(message, -32602, "deliver_batch needs entries with a delivery and an event");
             return;
         }
+        hasDelivered = true;
         Group group = new Group(message.idJson, entries.size());
         long now = System.nanoTime();
         List<Delivery> deliveries = new ArrayList<>(entries.size());
