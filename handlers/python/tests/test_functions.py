@@ -126,6 +126,12 @@ def test_the_verdict(sidecar, start, function, expected):
         (of("psycopg", "ProgrammingError", "no result"), "retry"),
         (of("asyncpg", "InterfaceError", "connection is closed"), "snooze"),
         (of("asyncpg", "InterfaceError", "another operation is in progress"), "retry"),
+        (
+            by_sqlalchemy(
+                wrapped(of("asyncpg", "InternalClientError", "cannot switch to state 15; another operation (2) is in progress"))
+            ),
+            "snooze",
+        ),
         (ConnectionRefusedError("of an HTTP server"), "retry"),
         (psycopg2.OperationalError("could not connect"), "snooze"),
         (psycopg2.InterfaceError("connection already closed"), "snooze"),

@@ -5,6 +5,11 @@ from typing import Any
 import asyncpg
 import inboxd
 import psycopg
+from inboxd.django import atomic
+from inboxd.sqlalchemy import transaction
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
+from sqlalchemy.orm import Session, sessionmaker
 
 handler = inboxd.Handler("billing")
 
@@ -31,3 +36,22 @@ def together(batch: inboxd.Batch) -> None:
         delivery.set_verdict(inboxd.Retry(f"{delivery.event.key!r} is locked", delay=5))
     with psycopg.connect() as connection:
         batch.complete(connection, results=[None for _ in batch])
+
+
+@handler.on("orders", "order.shipped")
+def with_frameworks(delivery: inboxd.Delivery) -> None:
+    with transaction(sessionmaker(create_engine("postgresql+psycopg://")), delivery) as session:
+        delivery.complete(session, {"invoice": 1})
+        name: str = inboxd.emit(session, inboxd.Emit(session.info["type"]))
+    with Session() as session, session.begin():
+        delivery.complete(session.connection(), {"invoice": name})
+    with atomic(delivery) as connection:
+        delivery.complete(connection)
+
+
+async def with_async_frameworks(delivery: inboxd.Delivery, engine: AsyncEngine) -> str:
+    async with transaction(async_sessionmaker(engine), delivery) as session:
+        await delivery.complete(session)
+    async with AsyncSession(engine) as session, engine.begin() as connection:
+        await delivery.complete(connection)
+        return await inboxd.emit(session, inboxd.Emit("made", topic="invoices"))

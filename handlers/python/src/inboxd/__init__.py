@@ -19,6 +19,7 @@ Start with :class:`Handler`. A function gets a :class:`Delivery`, which has the 
 from ._delivery import Batch, Delivery
 from ._event import Event
 from ._handler import Handler, Refused
+from ._outbox import emit
 from ._trace import TraceContext
 from ._verdicts import SETTLED, Cancelled, ClaimLost, Dead, Done, Emit, Retry, Skip, Snooze, Verdict
 from ._version import __version__
@@ -41,4 +42,5 @@ __all__ = [
     "TraceContext",
     "Verdict",
     "__version__",
+    "emit",
 ]

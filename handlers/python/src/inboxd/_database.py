@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ._verdicts import CLAIM_LOST, ClaimLost, sqlstate
 
 _IDLE = 0  # psycopg.pq.TransactionStatus, and TRANSACTION_STATUS_IDLE of psycopg2
-# Packages with a module here, which has fetch(transaction, query, values) and require_open(transaction).
+# Packages with a module here, which has fetch(transaction, query, values, name) and require_open(transaction, name).
 _ADAPTERS = {"sqlalchemy": "inboxd.sqlalchemy", "django": "inboxd.django"}
 NOT_OPEN = "{}() needs an open transaction: use `{}` around the effects"
 
@@ -38,11 +38,11 @@ class AsyncTransaction(Protocol):
 Transaction = SyncTransaction | AsyncTransaction | DbapiTransaction
 
 
-def fetch(transaction: Any, query: str, values: Sequence[Any]) -> Any:
-    """The first row of a query with a ``{}`` for each value, or an awaitable of it."""
+def fetch(transaction: Any, query: str, values: Sequence[Any], name: str) -> Any:
+    """The first row of a query with a ``{}`` for each value, or an awaitable of it. ``name`` is for errors."""
     package = _package(transaction)
     if package in _ADAPTERS:
-        return importlib.import_module(_ADAPTERS[package]).fetch(transaction, query, values)
+        return importlib.import_module(_ADAPTERS[package]).fetch(transaction, query, values, name)
     if package == "asyncpg":
         return transaction.fetchrow(query.format(*[f"${number}" for number in range(1, len(values) + 1)]), *values)
     text = query.format(*["%s"] * len(values))
@@ -63,7 +63,7 @@ def call(transaction: Any, query: str, values: Sequence[Any], name: str, finish:
     if _package(transaction) == "asyncpg" or inspect.iscoroutinefunction(getattr(transaction, "execute", None)):
         return _call_later(transaction, query, values, name, finish)
     try:
-        row = fetch(transaction, query, values)
+        row = fetch(transaction, query, values, name)
     except Exception as error:
         raise _as_lost(error) from error
     return _finish(row, finish) if inspect.isawaitable(row) else finish(row)
@@ -71,7 +71,7 @@ def call(transaction: Any, query: str, values: Sequence[Any], name: str, finish:
 
 async def _call_later(transaction: Any, query: str, values: Sequence[Any], name: str, finish: Callable[[Any], Any]) -> Any:
     require_open(transaction, name)
-    return await _finish(fetch(transaction, query, values), finish)
+    return await _finish(fetch(transaction, query, values, name), finish)
 
 
 async def _finish(row: Awaitable[Any], finish: Callable[[Any], Any]) -> Any:

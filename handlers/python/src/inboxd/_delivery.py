@@ -168,6 +168,14 @@ class Delivery:
             code="NOT_AWAITED",
         )
 
+    def _begin_attempt(self) -> None:
+        """A transaction begins: what one before it has completed was rolled back."""
+        self._completed = False
+
+    @property
+    def _is_completed(self) -> bool:
+        return self._completed
+
     def _cancel(self, reason: str) -> None:
         self.cancelled = reason
         if self._stop_work is not None:
@@ -234,6 +242,15 @@ class Batch(Sequence[Delivery]):
             types.append("text[]::jsonb[]")
             values.append([None if result is None else to_json(result) for result in results])
         return _complete(transaction, types, values, chosen)
+
+    def _begin_attempt(self) -> None:
+        for delivery in self._deliveries:
+            delivery._begin_attempt()
+
+    @property
+    def _is_completed(self) -> bool:
+        """True if the function has completed any of them: it does so for each."""
+        return any(delivery._completed for delivery in self._deliveries)
 
     def split(self) -> list[list[Delivery]]:
         """The deliveries of each lane, in order."""

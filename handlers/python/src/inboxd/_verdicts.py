@@ -28,7 +28,9 @@ CLAIM_LOST = "IB001"
 _AWAY = ("08", "25006", "40", "53", "55006", "55P03", "57P")
 # Errors of drivers and pools without a SQLSTATE: the connection is lost, or there is none.
 _AWAY_ERRORS = {("psycopg", "OperationalError"), ("psycopg2", "OperationalError"), ("sqlalchemy", "TimeoutError")}
-_CLOSED_ERRORS = {("asyncpg", "InterfaceError"), ("psycopg2", "InterfaceError")}  # if the text says that it is closed
+# Those that say so only by their text.
+_CLOSED_ERRORS = {("asyncpg", "InterfaceError"), ("asyncpg", "InternalClientError"), ("psycopg2", "InterfaceError")}
+_CLOSED = re.compile("closed|not connected|cannot switch to state")
 _MOST_CAUSES = 100
 _LOST = re.compile(r"claim (\S+) is lost")
 
@@ -297,7 +299,7 @@ def _says_away(error: BaseException) -> bool:
     if code is not None:
         return code.startswith(_AWAY)
     bases = {(base.__module__.partition(".")[0], base.__name__) for base in type(error).__mro__}
-    if bases & _AWAY_ERRORS or (bases & _CLOSED_ERRORS and "closed" in str(error)):
+    if bases & _AWAY_ERRORS or (bases & _CLOSED_ERRORS and _CLOSED.search(str(error))):
         return True
     if type(error).__name__ == "DatabaseError" and type(error).__module__ == "psycopg2":
         return True  # libpq lost the connection: an error of the server has a SQLSTATE and a class of its own
