@@ -20,7 +20,8 @@ from support.wait import eventually
 
 PYTHON_SERVICE, NODE_SERVICE = (str(ROOT / path) for path in
                                 ("handlers/python/tests/orders_service.py", "handlers/node/tests/orders-service.js"))
-SERVICES = {name: [PYTHON, PYTHON_SERVICE, name] for name in ("asgi-psycopg", "asgi-asyncpg", "wsgi")} | {
+SERVICES = {name: [PYTHON, PYTHON_SERVICE, name] for name in ("asgi-psycopg", "asgi-asyncpg", "asgi-sqlalchemy", "wsgi",
+                                                                    "wsgi-django")} | {
     name: ["node", NODE_SERVICE, name] for name in ("express", "fastify")} | {
     f"go-{driver}": [str(ROOT / ".cache/languages/go/orders_service"), driver] for driver in ("pgx", "sql")} | {
     "servlet": [*java("io.inboxd.servlet.OrdersService"), "servlet"]}

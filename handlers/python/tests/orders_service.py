@@ -1,4 +1,5 @@
-"""A service with idempotency keys for tests/languages of the repository: orders_service.py asgi-psycopg|asgi-asyncpg|wsgi PORT.
+"""A service with idempotency keys for tests/languages of inboxd: orders_service.py SERVICE PORT. SERVICE is asgi-psycopg,
+asgi-asyncpg, asgi-sqlalchemy, wsgi or wsgi-django.
 
 POST /orders makes an order, as its JSON says: `id`, `status`, and `then`: raise, wait, hide an error of PostgreSQL, break the
 response off, or what the response is like. The tenant `nobody` has no scope. KEY_REQUIRED=no: requests need no key.
@@ -12,7 +13,10 @@ import os
 import sys
 import time
 
+import inboxd
+import sqlalchemy
 from inboxd.idempotency import Rules
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
 INSERT = "INSERT INTO orders (id, tenant) VALUES ({0}, {1})"
 EMIT = "SELECT inbox.emit('orders', {0}::text, 'order.created', '{{}}'::jsonb)"
@@ -53,10 +57,15 @@ def asgi(driver, port):
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"yes" if "inboxd.connection" in scope else b"no"})
             return
-        order = json.loads((await receive())["body"])
+        order, wrong = json.loads((await receive())["body"]), WRONG
         connection = scope["inboxd.connection"]
         tenant = dict(scope["headers"]).get(b"x-tenant", b"").decode()
-        if driver == "asyncpg":
+        if driver == "sqlalchemy":
+            wrong = sqlalchemy.text(WRONG)
+            insert = sqlalchemy.text(INSERT.format(":id", ":tenant"))
+            await connection.execute(insert, {"id": order["id"], "tenant": tenant})
+            await inboxd.emit(connection, inboxd.Emit("order.created", topic="orders", key=str(order["id"]), data={}))
+        elif driver == "asyncpg":
             await connection.execute(INSERT.format("$1", "$2"), order["id"], tenant)
             await connection.execute(EMIT.format("$1"), str(order["id"]))
         else:
@@ -68,7 +77,7 @@ def asgi(driver, port):
             await asyncio.sleep(order["ms"] / 1000)
         if order.get("then") == "hide":
             with contextlib.suppress(Exception):
-                await connection.execute(WRONG)
+                await connection.execute(wrong)
         if order.get("then") == "breaks":
             await send({"type": "http.response.start", "status": 201, "headers": []})
             await send({"type": "http.response.body", "body": b"one", "more_body": True})
@@ -82,7 +91,10 @@ def asgi(driver, port):
 
     async def program(scope, receive, send):
         if not opened:
-            if driver == "asyncpg":
+            if driver == "sqlalchemy":
+                opened.append(create_async_engine("postgresql+asyncpg://", pool_size=20))
+                opened.append(async_sessionmaker(opened[0]).begin)
+            elif driver == "asyncpg":
                 import asyncpg
 
                 opened.append(await asyncpg.create_pool(min_size=0, max_size=20))
@@ -99,7 +111,7 @@ def asgi(driver, port):
     uvicorn.run(program, host="127.0.0.1", port=port, lifespan="off", log_level="warning")
 
 
-def wsgi(port):
+def wsgi(driver, port):
     import psycopg_pool
     from gunicorn.app.base import BaseApplication
     from inboxd.wsgi import IdempotencyMiddleware
@@ -110,6 +122,8 @@ def wsgi(port):
             return [b"yes" if "inboxd.connection" in environ else b"no"]
         order = json.loads(environ["wsgi.input"].read())
         connection = environ["inboxd.connection"]
+        if driver == "django":
+            connection = connection.cursor()
         connection.execute(INSERT.format("%s", "%s"), [order["id"], environ.get("HTTP_X_TENANT", "")])
         connection.execute(EMIT.format("%s"), [str(order["id"])])
         if order.get("then") == "wait":
@@ -137,15 +151,20 @@ def wsgi(port):
                 self.cfg.set(name, value)
 
         def load(self):
-            pool = psycopg_pool.ConnectionPool("", min_size=0, max_size=20, open=True)
-            return IdempotencyMiddleware(orders, pool.connection, rules_for(lambda environ: environ.get("HTTP_X_TENANT", "")))
+            if driver == "django":
+                from django.conf import settings
+
+                database = {"ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"], "CONN_MAX_AGE": None}
+                settings.configure(DATABASES={"default": database})
+                from inboxd.django import begin as connect
+            else:
+                connect = psycopg_pool.ConnectionPool("", min_size=0, max_size=20, open=True).connection
+            return IdempotencyMiddleware(orders, connect, rules_for(lambda environ: environ.get("HTTP_X_TENANT", "")))
 
     Server().run()
 
 
 if __name__ == "__main__":
     os.environ.setdefault("PGAPPNAME", "orders")
-    if sys.argv[1] == "wsgi":
-        wsgi(int(sys.argv[2]))
-    else:
-        asgi(sys.argv[1].removeprefix("asgi-"), int(sys.argv[2]))
+    kind, _, driver = sys.argv[1].partition("-")
+    (wsgi if kind == "wsgi" else asgi)(driver, int(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""The middleware of :mod:`inboxd.idempotency` for ASGI with asyncio, for psycopg 3 or asyncpg."""
+"""The middleware of :mod:`inboxd.idempotency` for ASGI with asyncio, for psycopg 3, asyncpg or SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from .idempotency import BEGIN, COMPLETE, Busy, Exchange, Response, Rules, Undo, headers_of, log
+from ._database import fetch
+from .idempotency import BEGIN, COMPLETE, Busy, Exchange, Response, Rules, Undo, headers_of, log, transaction_of
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -16,7 +17,9 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 class IdempotencyMiddleware:
-    """``IdempotencyMiddleware(app, pool.connection)`` with psycopg_pool, ``pool.acquire`` with asyncpg."""
+    """``IdempotencyMiddleware(app, pool.connection)`` with psycopg_pool, ``pool.acquire`` with asyncpg, ``Session.begin`` with
+    an ``async_sessionmaker`` of SQLAlchemy.
+    """
 
     def __init__(self, app: App, connect: Callable[[], AbstractAsyncContextManager[Any]], rules: Rules | None = None) -> None:
         self.app = app
@@ -55,12 +58,12 @@ class IdempotencyMiddleware:
         return await self._attempt(exchange, values, scope, receive, body)
 
     async def _attempt(self, exchange: Exchange, values: list[Any], scope: Message, receive: Receive, body: bytes) -> Response:
-        async with self.connect() as connection, connection.transaction():
-            exchange.begun(await _fetch(connection, BEGIN, values))
+        async with self.connect() as connection, transaction_of(connection):
+            exchange.begun(await fetch(connection, BEGIN, values, "http_request_begin"))
             exchange.in_program = True
             await self._call(exchange, {**scope, "inboxd.connection": connection}, receive, body)
             exchange.in_program = False
-            return exchange.completed(await _fetch(connection, COMPLETE, exchange.complete_values()))
+            return exchange.completed(await fetch(connection, COMPLETE, exchange.complete_values(), "http_request_complete"))
 
     async def _call(self, exchange: Exchange, scope: Message, receive: Receive, body: bytes) -> None:
         """Runs the program: it gets the body, and its response is kept."""
@@ -115,10 +118,3 @@ async def _body(exchange: Exchange, receive: Receive) -> bytes:
         exchange.check_body(len(body))
         if not message.get("more_body"):
             return body
-
-
-async def _fetch(connection: Any, query: str, values: list[Any]) -> Any:
-    if type(connection).__module__.partition(".")[0] == "asyncpg":
-        return await connection.fetchrow(query.format(*[f"${number}" for number in range(1, len(values) + 1)]), *values)
-    cursor = await connection.execute(query.format(*["%s"] * len(values)), values)
-    return await cursor.fetchone()

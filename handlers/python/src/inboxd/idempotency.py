@@ -7,6 +7,7 @@ database has the rules: docs/idempotency-keys.md.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
@@ -16,6 +17,8 @@ from datetime import timedelta
 from email.message import Message
 from http import HTTPStatus
 from typing import Any
+
+from ._verdicts import causes, sqlstate
 
 MAX_RESPONSE = 1 << 20  # bytes; the database stores no larger one
 # The settings are the trace of the events that the request emits.
@@ -68,6 +71,21 @@ class Undo(Exception):
 
 class Busy(Undo):
     """Another copy runs."""
+
+
+def transaction_of(connection: Any) -> Any:
+    """The transaction of a driver's connection. A session, or a connection of Django, comes with an open one."""
+    if hasattr(connection, "transaction"):
+        return connection.transaction()
+    is_open = (
+        connection.in_transaction() if hasattr(connection, "in_transaction") else getattr(connection, "in_atomic_block", None)
+    )
+    if not is_open:  # its end would roll back what the response says
+        raise RuntimeError(
+            f"the middleware got a {type(connection).__name__} without a transaction: give it what begins one, as Session.begin"
+            " of SQLAlchemy, or inboxd.django.begin"
+        )
+    return contextlib.nullcontext()
 
 
 def problem(status: int, kind: str, detail: str, *headers: tuple[str, str]) -> Response:
@@ -149,8 +167,9 @@ class Exchange:
             return self._invalid()
         if isinstance(error, Undo):
             return error.response
-        state = getattr(error, "sqlstate", None)
-        is_away = _AWAY_STATE.match(state) if state else any(kind.__name__ in _AWAY for kind in type(error).__mro__)
+        state = sqlstate(error)
+        kinds = {kind.__name__ for one in causes(error) for kind in type(one).__mro__}
+        is_away = _AWAY_STATE.match(state) if state else kinds & _AWAY
         if self.in_program or not (state or is_away):
             raise error
         if state == "25P02" and self.status >= 400:  # a statement had failed, as the response says

@@ -1,4 +1,4 @@
-"""The middleware of :mod:`inboxd.idempotency` for WSGI, with psycopg 3."""
+"""The middleware of :mod:`inboxd.idempotency` for WSGI, with psycopg 3, SQLAlchemy or Django."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from .idempotency import BEGIN, COMPLETE, Busy, Exchange, Response, Rules, Undo, headers_of, problem
+from ._database import fetch
+from .idempotency import BEGIN, COMPLETE, Busy, Exchange, Response, Rules, Undo, headers_of, problem, transaction_of
 
 Environ = dict[str, Any]
 App = Callable[[Environ, Callable[..., Callable[[bytes], object]]], Iterable[bytes]]
 
 
 class IdempotencyMiddleware:
-    """``IdempotencyMiddleware(app, pool.connection)``, with psycopg_pool."""
+    """``IdempotencyMiddleware(app, pool.connection)`` with psycopg_pool, ``Session.begin`` with a ``sessionmaker``,
+    ``inboxd.django.begin`` with Django.
+    """
 
     def __init__(self, app: App, connect: Callable[[], AbstractContextManager[Any]], rules: Rules | None = None) -> None:
         self.app = app
@@ -53,12 +56,12 @@ class IdempotencyMiddleware:
         return self._attempt(exchange, values, environ, body)
 
     def _attempt(self, exchange: Exchange, values: list[Any], environ: Environ, body: bytes) -> Response:
-        with self.connect() as connection, connection.transaction():
-            exchange.begun(_fetch(connection, BEGIN, values))
+        with self.connect() as connection, transaction_of(connection):
+            exchange.begun(fetch(connection, BEGIN, values, "http_request_begin"))
             exchange.in_program = True
             self._call(exchange, {**environ, "inboxd.connection": connection}, body)
             exchange.in_program = False
-            return exchange.completed(_fetch(connection, COMPLETE, exchange.complete_values()))
+            return exchange.completed(fetch(connection, COMPLETE, exchange.complete_values(), "http_request_complete"))
 
     def _call(self, exchange: Exchange, environ: Environ, body: bytes) -> None:
         """Runs the program: it gets the body, and its response is kept."""
@@ -96,7 +99,3 @@ def _body(exchange: Exchange, environ: Environ) -> bytes:
     if len(body) < announced and not environ.get("HTTP_CONTENT_ENCODING"):
         raise Undo(problem(400, "request-incomplete", "the client has gone before it had sent the whole body"))
     return body
-
-
-def _fetch(connection: Any, query: str, values: list[Any]) -> Any:
-    return connection.execute(query.format(*["%s"] * len(values)), values).fetchone()
