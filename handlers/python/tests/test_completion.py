@@ -169,8 +169,9 @@ def test_another_error_passes(sidecar, start):
     assert answer_to(function, sidecar, start)["code"] == "ValueError"
 
 
-def test_a_completion_without_a_transaction_is_refused(sidecar, start):
-    connection = Connection(autocommit=True, status=0)
+@pytest.mark.parametrize("status", [0, None])  # None: a driver that does not tell
+def test_a_completion_without_a_transaction_is_refused(sidecar, start, status):
+    connection = Connection(autocommit=True, status=status)
     assert "needs an open transaction" in answer_to(lambda delivery: delivery.complete(connection), sidecar, start)["reason"]
     assert connection.calls == []
 

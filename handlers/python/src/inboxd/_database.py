@@ -112,8 +112,8 @@ def require_open(transaction: Any, name: str) -> None:
         is_open = transaction.is_in_transaction()
     elif package != "asyncpg" and (hasattr(transaction, "execute") or hasattr(transaction, "cursor")):
         connection = getattr(transaction, "connection", transaction)
-        info = getattr(connection, "info", None)
-        is_open = not getattr(connection, "autocommit", False) or getattr(info, "transaction_status", None) != _IDLE
+        status = getattr(getattr(connection, "info", None), "transaction_status", None)  # not every driver tells
+        is_open = not getattr(connection, "autocommit", False) or status not in (_IDLE, None)
     else:
         raise not_a_transaction(transaction, name)
     if not is_open:
