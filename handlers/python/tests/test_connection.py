@@ -210,51 +210,53 @@ def test_serve_runs_in_a_loop_of_the_program(sidecar, tmp_path):
         asyncio.run(inboxd.Handler("x").serve())
 
 
-def serving(sidecar, tmp_path, program, **options):
+def serving(tmp_path, program, in_thread=False, **options):
     """Runs program(handler), whose function sleeps and then unwinds for a while. Returns the deliveries that have unwound."""
     handler = inboxd.Handler("billing", socket=tmp_path / "inbox.sock", backoff=(0.01, 0.05), **options)
-    unwound = []
+    unwound, begun = [], threading.Event()
 
     async def function(delivery):
+        begun.set()
         try:
             await asyncio.sleep(60)
         finally:
             await asyncio.sleep(0.3)
             unwound.append(delivery.id)
 
-    handler.on()(function)
+    handler.on()((lambda delivery: function(delivery)) if in_thread else function)
 
     async def main():
-        await program(handler)
+        await program(handler, begun)
 
     asyncio.run(asyncio.wait_for(main(), 30))
     return unwound
 
 
+@pytest.mark.parametrize("in_thread", [False, True])
 @pytest.mark.parametrize("method", ["serve", "serve_until_signal"])
-def test_a_cancel_is_not_swallowed_and_functions_end_before_it(sidecar, tmp_path, method):
-    async def program(handler):
+def test_a_cancel_is_not_swallowed_and_functions_end_before_it(sidecar, tmp_path, method, in_thread):
+    async def program(handler, begun):
         task = asyncio.create_task(getattr(handler, method)())
         await asyncio.to_thread(sidecar.accept)
         sidecar.deliver(1)
-        await asyncio.sleep(0.2)
+        assert await asyncio.to_thread(begun.wait, 10)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    assert serving(sidecar, tmp_path, program) == ["d1"]
+    assert serving(tmp_path, program, in_thread) == ["d1"]
 
 
 def test_serve_ends_after_functions_that_drain_has_cancelled(sidecar, tmp_path):
-    async def program(handler):
+    async def program(handler, begun):
         task = asyncio.create_task(handler.serve())
         await asyncio.to_thread(sidecar.accept)
         sidecar.deliver(1)
-        await asyncio.sleep(0.2)
+        assert await asyncio.to_thread(begun.wait, 10)
         handler.stop()
         await task
 
-    assert serving(sidecar, tmp_path, program, drain_timeout=0.2) == ["d1"]
+    assert serving(tmp_path, program, drain_timeout=0.2) == ["d1"]
 
 
 def test_a_stop_before_serve_ends_it_at_once(tmp_path):

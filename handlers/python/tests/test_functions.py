@@ -195,11 +195,12 @@ def test_a_coroutine_that_a_function_returns_is_run(sidecar, start, function):
 
 
 def test_a_coroutine_that_a_function_returns_fails_and_is_cancelled_like_another_one(sidecar, start):
-    cancelled = threading.Event()
+    begun, cancelled = threading.Event(), threading.Event()
 
     async def work(delivery):
         if delivery.event.id == "A1":
             raise inboxd.Dead("no")
+        begun.set()
         try:
             await asyncio.sleep(60)
         finally:
@@ -210,7 +211,7 @@ def test_a_coroutine_that_a_function_returns_fails_and_is_cancelled_like_another
     sidecar.deliver(1)
     assert sidecar.answer() == {"status": "dead", "reason": "no"}
     sidecar.deliver(2)
-    time.sleep(0.1)
+    assert begun.wait(10)
     sidecar.send(method="cancel", params={"delivery": "d2", "reason": "timeout"})
     assert cancelled.wait(10)
 

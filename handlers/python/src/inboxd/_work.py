@@ -163,7 +163,7 @@ class Dispatcher:
                 delivery._require_awaited()
             if returned is None or not inspect.isawaitable(returned):
                 return returned
-            running = asyncio.run_coroutine_threadsafe(self._call(_identity, returned, deliveries), session.loop)
+            running = asyncio.run_coroutine_threadsafe(self._run_returned(returned, deliveries), session.loop)
             for delivery in deliveries:
                 delivery._stop_work = lambda: all(one.cancelled for one in deliveries) and running.cancel()
             if all(delivery.cancelled for delivery in deliveries):  # before it could be stopped
@@ -173,6 +173,14 @@ class Dispatcher:
             raise
         except BaseException as error:  # sys.exit() in a thread ends only the function
             raise _as_exception(error) from error
+
+    async def _run_returned(self, coroutine: Any, deliveries: Sequence[Delivery]) -> Any:
+        """A coroutine of a function in a thread. At the end, serve() waits for it, too."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._functions.add(task)
+            task.add_done_callback(self._functions.discard)
+        return await self._call(_identity, coroutine, deliveries)
 
     # One message
 
