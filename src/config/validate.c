@@ -271,7 +271,8 @@ static int check_token_is_needed(const struct config *config, bool has_token, st
 	if (needed && !has_token && !has_other_token(config))
 		return err_set(err, FAULT_CONFIG,
 			"kafka.sasl.mechanism is OAUTHBEARER, but nothing gives the token: set "
-			"kafka.oauth_token_file or kafka.oauth_token_command");
+			"kafka.oauth_token_file or kafka.oauth_token_command, or "
+			"kafka.sasl.oauthbearer.method: oidc for an identity provider");
 	return 0;
 }
 

@@ -65,6 +65,8 @@ int ingest_identify(
  * variables. Free with ingest_names_free(). */
 int ingest_option_names(char ***out, struct err *err);
 void ingest_names_free(char **names);
+/* The values that librdkafka accepts for a setting; NULL: it lists none, or there is no memory. Free it. */
+char *ingest_option_range(const char *name);
 /* For `inboxd version`: the librdkafka that is loaded. Appends its version, and its features with commas between them. Returns its
  * origin: "static" or "shared". */
 const char *ingest_describe_library(struct buf *version, struct buf *features);

@@ -119,6 +119,43 @@ def test_settings_that_inboxd_controls_are_refused(make_inboxd, key):
     assert key in only_line(done)
 
 
+# What `check` says about settings of Kafka that are wrong: to what, what is wrong, and what is right.
+WRONG_SETTINGS = [
+    ({"sesion.timeout.ms": 20000}, ['kafka.sesion.timeout.ms: No such configuration property', 'did you mean "session.timeout.ms"?']),
+    ({"session.timeout.ms": "fast"}, ["kafka.session.timeout.ms: Invalid value", "librdkafka accepts 1 .. 3600000"]),
+    ({"session.timeout.ms": 0}, ["kafka.session.timeout.ms: ", "value 0 is outside allowed range 1..3600000"]),
+    ({"security.protocol": "tls"}, ['kafka.security.protocol: Invalid value "tls"', "accepts plaintext, ssl, sasl_plaintext, sasl_ssl"]),
+    ({"enable.auto.commit": "true"}, ["kafka.enable.auto.commit is decided by inboxd", "remove it"]),
+    ({"security.protocol": "SSL", "ssl.ca.location": "/none/ca.pem"},
+     ["kafka.ssl.ca.location: cannot read /none/ca.pem: No such file or directory"]),
+    ({"security.protocol": "SASL_SSL"}, ["kafka.sasl.mechanism is not set", "GSSAPI (Kerberos)", "for example to SCRAM-SHA-512"]),
+    ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, ["sasl.username and sasl.password must be set"]),
+    ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
+     ["nothing gives the token", "kafka.oauth_token_file", "kafka.oauth_token_command", "kafka.sasl.oauthbearer.method: oidc"]),
+    ({"ssl.truststore.location": "/x"}, ["kafka.ssl.truststore.location: Java TrustStores are not supported", "`ssl.ca.location`"]),
+]
+
+
+def test_check_says_what_is_wrong_with_a_setting_of_kafka(make_inboxd):
+    sidecar = make_inboxd()
+    for settings, words in WRONG_SETTINGS:
+        sets = [f"--set=kafka.{name}={value}" for name, value in settings.items()]
+        done = sidecar.command("check", *sets)
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if all(word in line for word in words)]
+        assert done.returncode in (2, 6) and len(lines) == 1, (settings, done.stdout[-1000:], done.stderr)
+
+
+def test_check_shows_no_secret_that_librdkafka_refuses(make_inboxd, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2", encoding="utf-8")
+    done = make_inboxd().command("check", f"--set=kafka.security.protocol=file:{secret}",
+                                 "--set=kafka.sasl.oauthbearer.client.secret=hunter3",
+                                 "--set=kafka.sasl.oauthbearer.token.endpoint.url=https://idp.example/token")
+    assert f"kafka.security.protocol: librdkafka refuses the value in {secret}" in done.stdout
+    assert "https://idp.example/token" in done.stdout
+    assert "hunter" not in done.stdout + done.stderr
+
+
 def test_set_wins_over_environment_over_file(make_inboxd):
     sidecar = make_inboxd(retry={"max_attempts": 3})
     environment = {"INBOXD_RETRY_MAX_ATTEMPTS": "4"}

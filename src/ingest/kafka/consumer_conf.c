@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "config/secret.h"
+#include "config/show.h"
 #include "config/sources/keys.h"
 #include "config/sources/nearest.h"
 #include "ingest/ingest.h"
@@ -153,6 +154,17 @@ static int unknown_name(const char *name, const char *words, struct err *err)
 	return err_set(err, FAULT_CONFIG, "kafka.%s: %s%s", name, words, hint);
 }
 
+/* The text of librdkafka has the range of a number that is too large, but not what is accepted in place of a text. */
+static int invalid_value(const char *name, const char *words, struct err *err)
+{
+	CLEANUP(freep) char *accepted = NULL;
+
+	if (strncmp(words, "Invalid value", strlen("Invalid value")) == 0)
+		accepted = ingest_option_range(name);
+	return err_set(err, FAULT_CONFIG, "kafka.%s: %s%s%s", name, words,
+		accepted == NULL ? "" : "; librdkafka accepts ", accepted == NULL ? "" : accepted);
+}
+
 static int set(rd_kafka_conf_t *conf, const char *name, const char *value, struct err *err)
 {
 	char words[512];
@@ -163,7 +175,7 @@ static int set(rd_kafka_conf_t *conf, const char *name, const char *value, struc
 	case RD_KAFKA_CONF_UNKNOWN:
 		return unknown_name(name, words, err);
 	default:
-		return err_set(err, FAULT_CONFIG, "kafka.%s: %s", name, words);
+		return invalid_value(name, words, err);
 	}
 }
 
@@ -235,16 +247,34 @@ static int refuse(const struct config *config, const char *name, struct err *err
 	return 0;
 }
 
+/* Whether an error about this setting shows a secret. The text about a name that librdkafka does not know has no value. */
+static bool shows_secret(const rd_kafka_conf_t *conf, const struct setting *setting,
+	const char *value, const struct err *err)
+{
+	size_t size = 0;
+
+	return (setting->file != NULL || config_is_secret(setting->name, value)) &&
+	       *value != '\0' && strstr(err->text, value) != NULL &&
+	       rd_kafka_conf_get(conf, setting->name, NULL, &size) != RD_KAFKA_CONF_UNKNOWN;
+}
+
 static int set_user(rd_kafka_conf_t *conf, const struct config *config,
 	const struct setting *setting, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
 	const char *value = secret_now(setting, &scratch);
+	int r;
 
 	if (value == NULL)
 		return err_memory(err);
-	return refuse(config, setting->name, err) < 0 ? FAULT_CONFIG
-						      : set(conf, setting->name, value, err);
+	if (refuse(config, setting->name, err) < 0)
+		return FAULT_CONFIG;
+	r = set(conf, setting->name, value, err);
+	if (r < 0 && shows_secret(conf, setting, value, err))
+		return err_set(err, FAULT_CONFIG, "kafka.%s: librdkafka refuses the value%s%s",
+			setting->name, setting->file == NULL ? "" : " in ",
+			setting->file == NULL ? "" : setting->file);
+	return r;
 }
 
 static int set_users(rd_kafka_conf_t *conf, const struct config *config, struct err *err)

@@ -1,5 +1,5 @@
 /*
- * The names of librdkafka's settings, as it prints them.
+ * The names of librdkafka's settings and the values that it accepts, as it prints them.
  */
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
@@ -80,6 +80,29 @@ int ingest_option_names(char ***out, struct err *err)
 	}
 	*out = names;
 	return 0;
+}
+
+char *ingest_option_range(const char *name)
+{
+	CLEANUP(freep) char *table = print_settings();
+	size_t length = strlen(name);
+	const char *line = table;
+
+	while (line != NULL && (strncmp(line, name, length) != 0 || line[length] != ' ')) {
+		line = strchr(line, '\n');
+		line = line == NULL ? NULL : line + 1;
+	}
+	for (int bars = 0; line != NULL && bars < 2; bars++) {
+		line = strchr(line, '|');
+		line = line == NULL ? NULL : line + 1;
+	}
+	if (line == NULL)
+		return NULL;
+	line += strspn(line, " ");
+	length = strcspn(line, "|\n");
+	while (length > 0 && line[length - 1] == ' ')
+		length--;
+	return length == 0 ? NULL : strndup(line, length);
 }
 
 void ingest_names_free(char **names)
