@@ -197,16 +197,23 @@ def test_a_slow_connection_loses_nothing(fleet, broker, name, group):
 
 
 def test_a_request_whose_answer_is_not_awaited_ends_no_connection(broker, make_inboxd, inbox, name):
-    """A resume at offset 0 sends one. Once a second, librdkafka looks for answers that are late."""
+    """Each resume at offset 0 sends one. Once a second, librdkafka looks for answers that are late."""
+    def resumes():
+        return sidecar.stderr.count(f"Resuming {name} [0]: at offset 0 ")
+
     broker.streams.create(name)
-    sidecar = make_inboxd(kafka={"topics": [name], "bootstrap.servers": broker.bootstrap, **FAST}).start()
-    assert sidecar.command("pause", "--topic", name, "--ingest").returncode == 0
-    eventually(lambda: log_events(sidecar, "paused"))
-    broker.proxy.slow_down(10**9, 1.1)
+    sidecar = make_inboxd(log={"level": "debug"}, kafka={
+        "topics": [name], "bootstrap.servers": broker.bootstrap, "log_level": 7, "debug": "topic", **FAST}).start()
+    eventually(lambda: resumes() == 1, 30)
+    broker.proxy.slow_down(10**9, 0.2)
     try:
-        assert sidecar.command("resume", "--topic", name).returncode == 0
+        for turn in range(1, 6):
+            assert sidecar.command("pause", "--topic", name, "--ingest").returncode == 0
+            eventually(lambda: len(log_events(sidecar, "paused")) == turn, 30)  # pylint: disable=cell-var-from-loop
+            assert sidecar.command("resume", "--topic", name).returncode == 0
+            eventually(lambda: resumes() == turn + 1, 30)  # pylint: disable=cell-var-from-loop
         broker.streams.events(name, ["a"])
-        inbox.wait_stored(1, timeout=60)
+        inbox.wait_stored(1, timeout=30)
     finally:
         broker.proxy.slow_down(None, 0)
     assert "REQTMOUT" not in sidecar.stderr
