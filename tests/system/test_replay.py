@@ -1,9 +1,11 @@
 """Replay: with plain SQL and with the operators' functions."""
 
+import struct
 import time
 
 import pytest
 
+from support.proxy import Proxy
 from support.scripts import always, by_id, DONE
 from support.wait import eventually
 from support.wire import dead, done, NEVER, retry
@@ -203,6 +205,23 @@ def test_replays_are_notified_again_after_a_database_outage(start_inboxd, handle
     postgres.restart()
     eventually(lambda: sidecar.get("/readyz")[0] == 200)
     replay_twice(client, inbox)
+
+
+def query(text):
+    """The message of the protocol."""
+    return b"Q" + struct.pack("!I", len(text) + 5) + text + b"\0"
+
+
+def test_a_worker_whose_connection_ends_at_listen_goes_on_without(start_inboxd, handler, streams, topic, inbox, postgres):
+    """As behind some poolers."""
+    with Proxy(postgres.port) as proxy:
+        proxy.change_requests(lambda data: data.replace(
+            query(b"LISTEN inboxd_replay"), query(b"SELECT pg_terminate_backend(pg_backend_pid())")))
+        sidecar = start_inboxd(worker={"poll": "1s", "connections": 1}, postgres={"port": proxy.port})
+        handler(sidecar, always(DONE))
+        streams.events(topic, ["a", "b"])
+        inbox.wait_processed(2)
+        assert sidecar.stderr.count("event=notifications_unavailable") == 1
 
 
 def test_a_flood_of_notifications_is_ignored_for_a_while(start_inboxd, handler, streams, topic, inbox):

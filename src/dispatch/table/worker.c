@@ -17,19 +17,24 @@
 #include "base/threads/thread.h"
 #include "base/time/clock.h"
 
-#define QUEUE_WAIT_MS  1000
-#define LISTEN         "LISTEN inboxd_replay"
-#define UNLISTEN       "UNLISTEN inboxd_replay"
+#define QUEUE_WAIT_MS        1000
+#define LISTEN               "LISTEN inboxd_replay"
+#define UNLISTEN             "UNLISTEN inboxd_replay"
 /* Each notification causes a search. With more of them than this in a second, the searches that take place anyway are
  * enough. */
-#define NOTICES_MOST   1000
-#define NOTICES_IN_MS  1000
-#define FLOOD_PAUSE_MS 60000
+#define NOTICES_MOST         1000
+#define NOTICES_IN_MS        1000
+#define FLOOD_PAUSE_MS       60000
+/* Some poolers end the connection of a client that listens. */
+#define LISTEN_LOST_MOST     3
+#define LISTEN_PAUSE_MS      60000
+#define LISTEN_PAUSE_DOUBLES 6
 
 /* Of the thread of the listener. */
 struct listening {
 	bool on; /* LISTEN was executed on this connection */
 	int64_t pause_until_ms;
+	unsigned lost;  /* connections at LISTEN, in a row */
 	size_t notices; /* since `since_ms`, for a second at most */
 	int64_t since_ms;
 };
@@ -312,6 +317,23 @@ static void notice(struct worker_pool *pool)
 	wake_poke(pool->options.done_wake);
 }
 
+/* A connection was lost at LISTEN. If that were tried on each connection, the worker would never execute a job. */
+static void give_up_listening(struct listening *listening, const struct err *err)
+{
+	unsigned more = listening->lost < LISTEN_LOST_MOST ? 0 : listening->lost - LISTEN_LOST_MOST;
+
+	if (++listening->lost < LISTEN_LOST_MOST)
+		return;
+	more = more > LISTEN_PAUSE_DOUBLES ? LISTEN_PAUSE_DOUBLES : more;
+	listening->pause_until_ms = clock_now_ms() + ((int64_t)LISTEN_PAUSE_MS << more);
+	if (listening->lost == LISTEN_LOST_MOST)
+		log_warn("notifications_unavailable", LOG_STR("error", err->text),
+			LOG_INT("lost", listening->lost),
+			LOG_STR("next", "replays and resumed topics are found by the periodic "
+					"reads; allow LISTEN in the connection pooler, if there "
+					"is one"));
+}
+
 /* Executes LISTEN on a new connection, and after a flood. What was committed before is looked for, since nobody has
  * listened. A refusal leaves the connection open, and the looks do the rest. */
 static int listen_on(struct worker *worker, struct err *err)
@@ -323,8 +345,10 @@ static int listen_on(struct worker *worker, struct err *err)
 		return 0;
 	if (db_script(worker->db, LISTEN, &said) != 0 && !db_is_open(worker->db)) {
 		*err = said;
+		give_up_listening(listening, err);
 		return FAULT_DATABASE;
 	}
+	listening->lost = 0;
 	listening->on = true;
 	notice(worker->pool);
 	return 0;
