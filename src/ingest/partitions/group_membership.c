@@ -117,7 +117,8 @@ static void format_id_in_use(struct ingest *ingest, char *out, size_t size)
 	struct err err = ERR_INIT;
 	char names[256] = "";
 
-	if (!ingest->outage.down)
+	/* the connection may rest */
+	if (!ingest->outage.down && db_open(ingest->db, &err) == 0)
 		(void)instance_same_member(
 			ingest->db, ingest->options.instance, names, sizeof(names), &err);
 	if (names[0] != '\0')
