@@ -29,7 +29,7 @@ GRANT SELECT, INSERT ON inbox.inbox_rejects, inbox.inbox_conflicts, inbox.inbox_
     TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE ON inbox.inbox_dead_topic TO inboxd_sidecar;
 GRANT SELECT, INSERT, UPDATE, DELETE ON inbox.inbox_handlers, inbox.inbox_consumers TO inboxd_sidecar;
-GRANT SELECT ON inbox.inbox_schema_version, inbox.inbox_pauses, inbox.inbox_renames TO inboxd_sidecar;
+GRANT SELECT ON inbox.inbox_schema_version, inbox.inbox_pauses, inbox.inbox_renames, inbox.inbox_janitor TO inboxd_sidecar;
 -- Nobody but the owner reads it: who knows the secret of a sidecar can make a claim for each message that it holds.
 GRANT INSERT ON inbox.inbox_claim_secrets TO inboxd_sidecar;
 GRANT SELECT ON SEQUENCE inbox.inbox_messages_seq_seq TO inboxd_sidecar;

@@ -223,6 +223,7 @@ static int make_janitor(struct daemon *daemon, struct instance_run *run, struct 
 	struct janitor_options options = {
 		.config = daemon->config,
 		.metrics = daemon->metrics,
+		.health = &daemon->health,
 		.ages = &daemon->ages,
 		.instance = run->instance.id,
 	};

@@ -1,5 +1,6 @@
 /*
- * Implements janitor.h. A round deletes one batch of each kind of row that is due. A kind with more
+ * Implements janitor.h. A round deletes one batch of each kind of row that is due; the kinds that had no more rows share a
+ * transaction. A kind with more
  * rows is due again in the next round, which begins after a pause nine times as long as the round,
  * so that retention uses at most a tenth of one backend. A kind without more rows is due again
  * after a tenth of its age, within limits.
@@ -20,14 +21,16 @@
 #include "report/meters.h"
 #include "store/periodic/retain_batch.h"
 
-#define BATCH_ROWS        1000
-#define BATCH_LEAST       1
-#define LOCK_TIMEOUT_MS   1000
-#define STATEMENT_MS      10000
-#define PAUSE_TIMES       9 /* multiple of the duration of the round: a tenth of the time is work */
-#define PAUSE_LEAST_MS    10
-#define IDLE_LEAST_MS     1000
-#define IDLE_MOST_MS      20000 /* below the half minute after which another instance takes over */
+#define BATCH_ROWS      1000
+#define BATCH_LEAST     1
+#define LOCK_TIMEOUT_MS 1000
+#define STATEMENT_MS    10000
+#define PAUSE_TIMES     9 /* multiple of the duration of the round: a tenth of the time is work */
+#define PAUSE_LEAST_MS  10
+#define IDLE_LEAST_MS   1000
+#define IDLE_MOST_MS    20000 /* below the half minute after which another instance takes over */
+#define ELSEWHERE_MS                                                                               \
+	5000 /* until the next time to find out whether another instance still runs it */
 #define SELDOM_MOST_MS    60000 /* for kinds with few rows */
 #define REQUESTS_IDLE_MS  10000 /* also between two counts of the requests */
 #define FAULT_LEAST_MS    1000
@@ -45,6 +48,7 @@
 struct turn {
 	int64_t *due_ms;
 	int batch_rows;
+	bool more;                 /* the last batch left rows that are due */
 	int64_t affected;          /* since the last log line */
 	int64_t fault_pause_ms;    /* 0: the last time succeeded */
 	struct outage_log faults;  /* in a row */
@@ -233,42 +237,74 @@ static void note_refused(
 					"foreign key or trigger that refuses them"));
 }
 
-static int run_batch(struct janitor *janitor, const struct config *config, enum retain_kind kind,
-	bool *more, struct err *err)
+/* One batch of each kind of a round. */
+struct batches {
+	struct retain_batch items[RETAIN_KINDS];
+	struct retain_done done[RETAIN_KINDS];
+	size_t count;
+};
+
+/* Adds the kind if it is due. */
+static void add_batch(const struct janitor *janitor, enum retain_kind kind, struct batches *out)
 {
-	struct turn *turn = &janitor->turns[kind];
+	const struct turn *turn = &janitor->turns[kind];
 	const struct retain_batch batch = {
 		.instance = janitor->options.instance,
 		.kind = kind,
-		.age_ms = age_of(config, kind),
+		.age_ms = age_of(janitor->periodic.known, kind),
 		.max_rows = turn->batch_rows,
 	};
-	struct retain_done done;
+
+	if (batch.age_ms != CONFIG_NEVER && clock_now_ms() >= *turn->due_ms)
+		out->items[out->count++] = batch;
+}
+
+/* True when the kind had more rows to do. */
+static bool take_done(
+	struct janitor *janitor, enum retain_kind kind, const struct retain_done *done)
+{
+	struct turn *turn = &janitor->turns[kind];
+
+	turn->affected += done->affected;
+	if (kind == RETAIN_PAYLOAD)
+		metric_add(janitor->dropped, done->affected);
+	else if (kind == RETAIN_REQUESTS)
+		metric_add(janitor->expired, done->affected);
+	else if (kind != RETAIN_INSTANCES && kind != RETAIN_REQUESTS_LEASED)
+		metric_add(janitor->purged, done->affected);
+	note_refused(janitor, kind, done);
+	turn->refused_rows += done->refused;
+	turn->more = done->more;
+	*turn->due_ms = done->more ? 0
+				   : clock_now_ms() + idle_ms(janitor->periodic.known, kind) +
+					     within(turn->refused_rows * REFUSED_IDLE_MS, 0,
+						     REFUSED_MOST_MS);
+	if (!done->more)
+		turn->refused_rows = 0;
+	turn_succeeded(janitor, kind);
+	return done->more;
+}
+
+/* Runs the batches in one transaction. */
+static int run_batches(
+	struct janitor *janitor, struct batches *batches, bool *more, struct err *err)
+{
 	int r;
 
-	if (batch.age_ms == CONFIG_NEVER || clock_now_ms() < *turn->due_ms)
+	if (batches->count == 0)
 		return 0;
-	r = retain_run(janitor->periodic.db, &batch, &done, err);
-	if (r != 0)
-		return r;
-	turn->affected += done.affected;
-	if (kind == RETAIN_PAYLOAD)
-		metric_add(janitor->dropped, done.affected);
-	else if (kind == RETAIN_REQUESTS)
-		metric_add(janitor->expired, done.affected);
-	else if (kind != RETAIN_INSTANCES && kind != RETAIN_REQUESTS_LEASED)
-		metric_add(janitor->purged, done.affected);
-	note_refused(janitor, kind, &done);
-	turn->refused_rows += done.refused;
-	*turn->due_ms = done.more ? 0
-				  : clock_now_ms() + idle_ms(config, kind) +
-					    within(turn->refused_rows * REFUSED_IDLE_MS, 0,
-						    REFUSED_MOST_MS);
-	if (!done.more)
-		turn->refused_rows = 0;
-	*more |= done.more;
-	turn_succeeded(janitor, kind);
-	return 0;
+	r = retain_run(janitor->periodic.db, batches->items, batches->count, batches->done, err);
+	for (size_t i = 0; r == 0 && i < batches->count; i++)
+		*more |= take_done(janitor, batches->items[i].kind, &batches->done[i]);
+	return r;
+}
+
+static int run_batch(struct janitor *janitor, enum retain_kind kind, bool *more, struct err *err)
+{
+	struct batches batches = { .count = 0 };
+
+	add_batch(janitor, kind, &batches);
+	return run_batches(janitor, &batches, more, err);
 }
 
 /* The gauges of requests. Only the elected instance counts, so that a sum over all instances is right. */
@@ -312,27 +348,60 @@ static int count_requests(struct janitor *janitor, struct err *err)
 
 /* --- A round ----------------------------------------------------------------------------------- */
 
-/* Runs each turn that is due. `more`: a kind has more rows. */
+/* The kinds that had no more rows find few as a rule, so one transaction is enough for all of them. If it fails, each of them is still
+ * due, and runs alone. */
+static int run_together(struct janitor *janitor, bool *more, struct err *err)
+{
+	struct batches batches = { .count = 0 };
+	struct err said = ERR_INIT;
+	int r;
+
+	for (size_t kind = 0; kind < RETAIN_KINDS; kind++) {
+		const struct turn *turn = &janitor->turns[kind];
+
+		if (!turn->more && turn->fault_pause_ms == 0 && turn->batch_rows == BATCH_ROWS)
+			add_batch(janitor, kind, &batches);
+	}
+	r = run_batches(janitor, &batches, more, &said);
+	if (r < 0 && is_own(janitor, &said) && !periodic_is_stopping(&janitor->periodic))
+		return 0;
+	*err = said;
+	return r;
+}
+
+static int run_turn(struct janitor *janitor, size_t turn, bool *more, struct err *err)
+{
+	const int64_t began_us = clock_now_us();
+	int r = turn == COUNTS ? count_requests(janitor, err) : run_batch(janitor, turn, more, err);
+
+	if (r < 0 && is_own(janitor, err) && !periodic_is_stopping(&janitor->periodic)) {
+		turn_failed(janitor, turn, clock_now_us() - began_us, err);
+		return 0;
+	}
+	janitor->busy_us += clock_now_us() - began_us;
+	return r;
+}
+
+/* Runs each turn that is due. `more`: a kind has more rows; its next batch runs in the next round. */
 static int run_turns(struct janitor *janitor, bool *more, struct err *err)
 {
 	struct periodic *periodic = &janitor->periodic;
+	bool had_more[COUNTS + 1] = { false };
+	int64_t began_us;
 	int r = periodic_open_db(periodic, err);
 
 	for (int kind = 0; r == 0 && kind < RETAIN_KINDS; kind++) {
 		if (janitor->ages->shorter[kind])
 			r = announce(janitor, kind, err);
+		had_more[kind] = janitor->turns[kind].more;
 	}
+	began_us = clock_now_us();
+	if (r == 0)
+		r = run_together(janitor, more, err);
+	janitor->busy_us += clock_now_us() - began_us;
 	for (size_t turn = 0; r == 0 && turn <= COUNTS && !periodic_is_stopping(periodic); turn++) {
-		const int64_t began_us = clock_now_us();
-
-		r = turn == COUNTS ? count_requests(janitor, err)
-				   : run_batch(janitor, periodic->known, turn, more, err);
-		if (r < 0 && is_own(janitor, err) && !periodic_is_stopping(periodic)) {
-			turn_failed(janitor, turn, clock_now_us() - began_us, err);
-			r = 0;
-		} else {
-			janitor->busy_us += clock_now_us() - began_us;
-		}
+		if (!janitor->turns[turn].more || had_more[turn])
+			r = run_turn(janitor, turn, more, err);
 	}
 	return r;
 }
@@ -395,11 +464,21 @@ static void configured(void *arg, const struct config *config)
 
 		if (same && (janitor->ages->shorter[kind] || janitor->ages->due_ms[kind] > now_ms))
 			continue;
+		janitor->turns[kind].more = false;
 		janitor->ages->shorter[kind] =
 			before != NULL && !same && age_of(config, kind) < age_of(before, kind);
 		janitor->ages->due_ms[kind] = 0;
 	}
 	janitor->ages->config = config;
+}
+
+/* Another instance runs retention. */
+static int leave(struct janitor *janitor, int64_t *pause_ms)
+{
+	show_counts(janitor, NULL);
+	periodic_rest(&janitor->periodic);
+	*pause_ms = within(shortest_idle_ms(janitor->periodic.known), 0, ELSEWHERE_MS);
+	return PERIODIC_IDLE;
 }
 
 static int run_round(void *arg, int64_t *pause_ms, struct err *err)
@@ -410,13 +489,15 @@ static int run_round(void *arg, int64_t *pause_ms, struct err *err)
 
 	janitor->busy_us = 0;
 	janitor->soonest_ms = 0;
-	r = run_turns(janitor, &more, err);
-	if (r == RETAIN_ANOTHERS)
-		show_counts(janitor, NULL);
+	r = clock_now_ms() < atomic_load(&janitor->options.health->retained_elsewhere_ms)
+		    ? RETAIN_ANOTHERS
+		    : run_turns(janitor, &more, err);
 	log_done(janitor);
+	if (r == RETAIN_ANOTHERS)
+		return leave(janitor, pause_ms);
 	if (r < 0)
 		return r;
-	if (r == RETAIN_ANOTHERS || !more)
+	if (!more)
 		*pause_ms = shortest_idle_ms(janitor->periodic.known);
 	else
 		*pause_ms = within(

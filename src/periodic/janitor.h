@@ -1,7 +1,7 @@
 /*
  * The janitor: one thread with one connection that applies `retention`. One instance of the schema
- * does it at a time, elected by the database; the others check periodically whether that one still
- * works.
+ * does it at a time, elected by the database. The others have no connection for it: a worker's look at the table says
+ * whether that one still works.
  *
  * It uses short transactions, each followed by a pause nine times as long, so that it needs at most
  * a tenth of one backend and never delays a heartbeat, a batch or a verdict. After a fault it tries
@@ -11,6 +11,7 @@
 #define PERIODIC_JANITOR_H
 
 #include "config/config.h"
+#include "report/health.h"
 #include "report/metrics.h"
 #include "store/periodic/retain_batch.h"
 
@@ -28,6 +29,7 @@ struct janitor_ages {
 struct janitor_options {
 	const struct config *config;
 	struct metrics *metrics;
+	const struct health *health; /* retained_elsewhere_ms */
 	struct janitor_ages *ages;
 	int32_t instance;
 };

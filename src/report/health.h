@@ -18,6 +18,8 @@ struct health {
 		stored_ms; /* the last COMMIT of a batch, or the last time nothing was to be stored */
 	_Atomic int64_t
 		join_after_ms; /* the client of the previous instance run was refused; 0 = it was not */
+	_Atomic int64_t
+		retained_elsewhere_ms; /* until then another instance runs retention, as a look has found */
 	atomic_bool database_ok;    /* the last heartbeat was answered */
 	atomic_bool storing_fails;  /* PostgreSQL accepts no batch of ingest at present */
 	atomic_bool sends_only;     /* there is no ingest: config_sends_only() */

@@ -250,7 +250,7 @@ MUTANTS = [
            edit("sql/functions/traces.sql", "    complete := complete AND coalesce(looked < 100000, true);\n", "    complete := true;\n"),
            tests=[TRACES + "test_a_message_has_the_events_of_each_of_its_runs"]),
     mutant("O8", "a discarded message counts as dead",
-           edit("sql/queries/periodic/count_dead.sql", " AND (error_code IS DISTINCT FROM 'DISCARDED' OR claimed_by IS NOT NULL)", ""),
+           edit("sql/queries/periodic/count_table.sql", " AND (error_code IS DISTINCT FROM 'DISCARDED' OR claimed_by IS NOT NULL)", ""),
            tests=["sql/test_operators.py::test_a_discarded_message_needs_no_attention"]),
     mutant("O8", "a dead message cannot be discarded",
            edit("sql/functions/discard.sql", "               OR m.dead_at IS NOT NULL AND (m.claimed_by", "               OR m.dead_at IS NULL AND (m.claimed_by"),

@@ -127,7 +127,7 @@ def test_every_statement_finds_its_index(db, full):
     expect("inbox_messages_due", "count_waiting", *four, 1000)
     expect("inbox_messages_due", "count_unrouted", *four, 1000, *ALL, ["billing"])
     expect("inbox_messages_due", "count_for_nobody", *four[:2], ["a", ""], 1000)
-    expect("inbox_messages_dead", "count_dead", 1000)
+    expect("inbox_messages_dead", "count_table", 1000)
     expect("inbox_messages_seq_key", "rescue_unknown", 1, ROWS - 100)
     expect("inbox_messages_claimed", "rescue_unheld", 1, [1, 2, 3], [2, 2, 2], 1)
     expect("inbox_messages_claimed", "rescue_slow", 1, 1, 20)
@@ -224,12 +224,12 @@ def test_a_retention_batch_reads_its_rows_and_not_the_table(full):
     change after several equal calls in a session."""
     for _ in range(8):
         for what in KINDS:
-            full.run("retain", 1, what, 10**10, 10)
+            full.run("retain", 1, [what], [10**10], [10])
     for what in KINDS:
-        assert full.explain("retain", 1, what, 10**10, 1000).pages() < 1000, f"{what}: nothing to do"
+        assert full.explain("retain", 1, [what], [10**10], [1000]).pages() < 1000, f"{what}: nothing to do"
     for what in ("payload", "processed"):
-        assert full.explain("retain", 1, what, 0, 10).pages() < 500, f"{what}: ten rows"
-        assert full.explain("retain", 1, what, 0, 1000).pages() < 15_000, f"{what}: a thousand rows"
+        assert full.explain("retain", 1, [what], [0], [10]).pages() < 500, f"{what}: ten rows"
+        assert full.explain("retain", 1, [what], [0], [1000]).pages() < 15_000, f"{what}: a thousand rows"
 
 
 def test_a_retention_batch_of_kept_dead_rows_reads_only_those_rows(db, full):
@@ -237,19 +237,19 @@ def test_a_retention_batch_of_kept_dead_rows_reads_only_those_rows(db, full):
     db.execute("UPDATE inbox.inbox_messages SET available_at = NULL, processed_at = NULL, claimed_by = 1,"
                " dead_at = '2026-01-01' WHERE seq > %s", [ROWS - 20_000])
     for _ in range(4):
-        plan = full.explain("retain", 1, "dead_produced", 1000, 100)
+        plan = full.explain("retain", 1, ["dead_produced"], [1000], [100])
         assert plan.pages() < 1000
-        assert full.run("retain", 1, "dead_produced", 1000, 100) == [(True, 0, True, 0, None, None)]
+        assert full.run("retain", 1, ["dead_produced"], [1000], [100]) == [(True, 0, True, 0, None, None)]
 
 
 def test_a_retention_walk_does_not_read_deleted_rows_again(db, full):
     """Deleted rows that vacuum has not removed yet are before the position of the walk."""
     def batch():
-        return full.explain("retain", 1, "processed", 0, 10).pages()
+        return full.explain("retain", 1, ["processed"], [0], [10]).pages()
 
     first = batch()
     for _ in range(20):
-        assert full.run("retain", 1, "processed", 0, 1000)[0][2] is True
+        assert full.run("retain", 1, ["processed"], [0], [1000])[0][2] is True
     assert batch() < first + 100
 
 
@@ -314,7 +314,7 @@ def test_dropping_a_payload_is_hot(db, statements, hot):
     seqs = born_claimed(db, 1000)
     statements.count("settle_done", 1, seqs, 1, "billing")
     before = hot()
-    assert statements.run("retain", 1, "payload", 0, 1000)[0][1] == 1000
+    assert statements.run("retain", 1, ["payload"], [0], [1000])[0][1] == 1000
     assert tuple(now - then for now, then in zip(hot(), before)) == (1000, 1000)
 
 
@@ -592,11 +592,11 @@ def test_requests_are_found_listed_counted_and_deleted_along_their_indexes(db, s
         assert index in plan.indexes(), name
         assert plan.pages() < pages, name
     for what in ("requests", "requests_leased"):
-        statements.run("retain", 1, what, 0, 1)  # the pages of the catalog
-    assert statements.explain("retain", 1, "requests", 0, 10).pages() < 400
-    assert statements.run("retain", 1, "requests", 0, 1000)[0][1:3] == (49, False)
-    assert statements.explain("retain", 1, "requests", 0, 1000).pages() < 400
+        statements.run("retain", 1, [what], [0], [1])  # the pages of the catalog
+    assert statements.explain("retain", 1, ["requests"], [0], [10]).pages() < 400
+    assert statements.run("retain", 1, ["requests"], [0], [1000])[0][1:3] == (49, False)
+    assert statements.explain("retain", 1, ["requests"], [0], [1000]).pages() < 400
     db.execute("INSERT INTO inbox.requests (scope, key, holder, locked_until, expires_at)"
                " SELECT 'many', 'p' || i, i, now() + interval '1 hour', now() + interval '2 days' FROM generate_series(1, 30000) i")
     for _ in range(3):
-        assert statements.explain("retain", 1, "requests_leased", 0, 100).pages() < 400
+        assert statements.explain("retain", 1, ["requests_leased"], [0], [100]).pages() < 400

@@ -20,7 +20,7 @@ MAY = {
                       | {("inbox_dead_topic", right) for right in ("SELECT", "INSERT", "UPDATE")}
                       | {(table, right) for table in ("inbox_handlers", "inbox_consumers")
                          for right in ("SELECT", "INSERT", "UPDATE", "DELETE")}
-                      | {("inbox_claim_secrets", "INSERT"), ("inbox_schema_version", "SELECT"), ("inbox_pauses", "SELECT"), ("inbox_renames", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT"), ("consumers", "SELECT")}
+                      | {("inbox_claim_secrets", "INSERT"), ("inbox_schema_version", "SELECT"), ("inbox_pauses", "SELECT"), ("inbox_renames", "SELECT"), ("inbox_janitor", "SELECT"), ("messages", "SELECT"), ("dead_groups", "SELECT"), ("handlers", "SELECT"), ("consumers", "SELECT")}
                       | {("outbox", right) for right in ("SELECT", "UPDATE", "DELETE")}
                       | {("outbox_relay", right) for right in ("SELECT", "INSERT", "UPDATE")} | {("events", "SELECT"), ("request_states", "SELECT")},
     "inboxd_handler": set(),

@@ -193,6 +193,41 @@ static void a_connection_that_rests_is_opened_by_the_next_transaction(void **sta
 	assert_true(db_is_open(world->db));
 }
 
+static void a_read_without_begin_waits_a_moment_for_a_lock_and_leaves_no_setting(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(db_freep) struct db *other = a_db(world, &no_settings, 20000);
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	OK(db_open(other, &err));
+	OK(db_begin(other, &err));
+	OK(db_script(other, "LOCK TABLE inbox.inbox_pauses", &err));
+	assert_int_equal(db_read(world->db, QUERY_LIST_PAUSES, NULL, &rows, &err), FAULT_DATABASE);
+	assert_true(db_error_is_lock(&err));
+	assert_true(db_is_open(world->db));
+	OK(db_commit(other, &err));
+	OK(db_read(world->db, QUERY_LIST_PAUSES, NULL, &rows, &err));
+	assert_int_equal(rows_count(rows), 0);
+	OK(db_script(world->db,
+		"DO $$ BEGIN IF current_setting('lock_timeout') <> '0' THEN RAISE EXCEPTION 'a "
+		"setting stays'; END IF; END $$",
+		&err));
+	OK(db_run(world->db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
+}
+
+static void a_rollback_undoes_queued_reads(void **state)
+{
+	struct world *world = *state;
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+
+	OK(db_begin_reading(world->db, &err));
+	OK(db_queue(world->db, QUERY_LIST_PAUSES, NULL, &rows, &err));
+	db_rollback(world->db);
+	assert_true(db_is_open(world->db));
+	OK(db_run(world->db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
+}
+
 static void rows_and_params_carry_every_type(void **state)
 {
 	struct world *world = *state;
@@ -581,6 +616,8 @@ int main(void)
 		TEST(a_database_in_another_encoding_is_refused),
 		TEST(a_query_on_a_closed_connection_fails_with_that_reason),
 		TEST(a_connection_that_rests_is_opened_by_the_next_transaction),
+		TEST(a_read_without_begin_waits_a_moment_for_a_lock_and_leaves_no_setting),
+		TEST(a_rollback_undoes_queued_reads),
 		TEST(rows_and_params_carry_every_type),
 		TEST(a_failed_transaction_leaves_the_connection_usable),
 		TEST(error_texts_never_quote_values),

@@ -13,7 +13,7 @@ static struct retain_done retain(struct world *world, enum retain_kind kind, int
 	};
 	struct retain_done done;
 
-	OK(retain_run(world->db, &batch, &done, &err));
+	OK(retain_run(world->db, &batch, 1, &done, &err));
 	return done;
 }
 
@@ -23,6 +23,27 @@ static void end_long_ago(struct world *world, const char *column)
 		"UPDATE inbox.inbox_messages SET received_at = now() - interval '2 hours',"
 		" %s = now() - interval '2 hours'",
 		column);
+}
+
+static void several_kinds_are_done_in_one_transaction(void **state)
+{
+	struct world *world = *state;
+	const struct retain_batch batches[] = {
+		{ world->me.id, RETAIN_PAYLOAD, 3600000, 10 },
+		{ world->me.id, RETAIN_PROCESSED, 3600000, 1 },
+		{ world->me.id, RETAIN_DEAD, 3600000, 10 },
+	};
+	struct retain_done done[3];
+
+	(void)STORED(world, .id = "a", .payload = "{}");
+	(void)STORED(world, .id = "b", .payload = "{}");
+	end_long_ago(world, "processed_at");
+	OK(retain_run(world->db, batches, 3, done, &err));
+	assert_int_equal(done[0].affected, 2);
+	assert_int_equal(done[1].affected, 1);
+	assert_true(done[1].more);
+	assert_int_equal(done[2].affected, 0);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 1);
 }
 
 static void a_payload_is_dropped_before_its_row_is_deleted(void **state)
@@ -120,7 +141,7 @@ static void a_fenced_instance_deletes_nothing(void **state)
 	(void)STORED(world, .id = "a");
 	end_long_ago(world, "processed_at");
 	run_sql(world, "UPDATE inbox.inbox_instances SET fenced_at = now()");
-	assert_int_equal(retain_run(world->db, &batch, &done, &err), RETAIN_ANOTHERS);
+	assert_int_equal(retain_run(world->db, &batch, 1, &done, &err), RETAIN_ANOTHERS);
 	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 1);
 }
 
@@ -129,6 +150,7 @@ static void a_fenced_instance_deletes_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		WITH_WORLD(several_kinds_are_done_in_one_transaction),
 		WITH_WORLD(a_payload_is_dropped_before_its_row_is_deleted),
 		WITH_WORLD(a_duplicate_of_a_dropped_payload_is_a_duplicate),
 		WITH_WORLD(a_full_batch_reports_more),

@@ -1,5 +1,6 @@
 """What a sidecar without a message costs PostgreSQL."""
 
+import collections
 import os
 import re
 import time
@@ -10,8 +11,33 @@ from support.scripts import always, DONE
 from support.wait import eventually
 
 SECONDS = 20
+WINDOW_SECONDS = 30
 REST_AFTER_SECONDS = 60
 DEFAULTS = {"worker": {"poll": "5s", "lease": "15s"}}
+
+# What an idle sidecar sends: the beginning of each statement, and how often in the window, at least and at most. The upper bounds
+# allow for a stall of the machine.
+EXPECTED = {
+    r'UPDATE "inbox"\.inbox_instances SET heartbeat_at': (4, 9),
+    r"SELECT \(SELECT CASE WHEN min\(d\.available_at\)": (4, 9),  # the look
+    r"SELECT \(SELECT count\(\*\) FROM \(SELECT 1 FROM unnest": (2, 6),  # the gauges
+    r"SELECT count\(\*\) FILTER \(WHERE NOT u\.paused\)": (2, 6),
+    r"WITH own AS": (2, 6),
+    r'SELECT \(SELECT count\(\*\) FROM \(SELECT 1 FROM "inbox"\.inbox_messages WHERE dead_at': (2, 6),
+    r"SELECT p\.kind, p\.name": (0, 4),  # the exchange of handlers and consumers
+    r"WITH listed AS": (0, 4),
+    r"WITH said AS": (0, 4),
+    r"SELECT h\.name, h\.known": (0, 4),
+    r"SELECT set_config\('lock_timeout'": (0, 4),
+    r"SELECT set_config\('plan_cache_mode'": (0, 12),
+    r"SELECT set_config\('idle_in_transaction_session_timeout'": (10, 40),
+    r"BEGIN ": (4, 24),
+    r"COMMIT": (4, 24),
+}
+RETENTION = {
+    r"SELECT r\.elected": (2, 8),
+    r"SELECT greatest\(CASE WHEN t\.count": (2, 6),  # requests
+}
 
 class Statements:
     """Those of the sidecars in a database over connections that are opened from now on, from the log of the server."""
@@ -78,3 +104,35 @@ def test_an_idle_sidecar_keeps_three_connections_and_stores_over_a_new_one(
     assert sidecar.metric("inboxd_pg_reconnects_total") == 0
     assert sidecar.metric("inboxd_messages_received_total", topic=topic) == 5002, "nothing is read again"
     assert "event=database_lost" not in sidecar.stderr
+
+
+def of_kinds(statements, kinds):
+    """How often each kind was sent, as a list of what is unexpected."""
+    counted = collections.Counter(next((kind for kind in kinds if re.match(kind, statement)), statement[:200])
+                                  for statement in statements)
+    return [(kind, count) for kind, count in counted.items() if kind not in kinds or count > kinds[kind][1]] + \
+        [(kind, counted[kind]) for kind, (least, _) in kinds.items() if counted[kind] < least]
+
+
+@pytest.mark.slow
+def test_an_idle_sidecar_sends_three_statements_a_second_and_one_of_two_runs_retention(
+        start_inboxd, handler, streams, topic, inbox, postgres_server, database):
+    """With BEGIN, settings and COMMIT. The second sidecar has no connection for retention."""
+    statements = Statements(postgres_server, database)
+    for _ in range(2):
+        handler(start_inboxd(DEFAULTS), always(DONE))
+    streams.events(topic, [f"e{number}" for number in range(20)])
+    inbox.wait_processed(20)
+    eventually(lambda: connections(inbox) == 5, timeout=REST_AFTER_SECONDS + 60)
+    statements.forget()
+    time.sleep(WINDOW_SECONDS)
+    sent = collections.defaultdict(list)
+    for instance, statement in statements.found():
+        sent[instance].append(statement)
+    elected = sent.pop(f"inboxd/{inbox.value('SELECT instance FROM inbox.inbox_janitor')}")
+    (other,) = sent.values()
+    assert of_kinds(elected, EXPECTED | RETENTION) == []
+    assert of_kinds(other, EXPECTED) == []
+    assert len(elected) < 3.5 * WINDOW_SECONDS, "about 2.7 a second"
+    assert len(other) < 2.9 * WINDOW_SECONDS, "about 2.1 a second"
+    assert connections(inbox) == 5

@@ -1,9 +1,10 @@
 -- What the other periodic reads would find, so that they take place only if there is something: known_handlers and
--- list_pauses; known_consumers and peek_partitions; list_orphans; and claim_due of these streams. Locks and changes nothing.
+-- list_pauses; known_consumers and peek_partitions; list_orphans; claim_due of these streams; and retain. Locks and changes nothing.
 -- Caller: store/claims/waiting_rows.c, every third of a lease or five seconds. Index: inbox_messages_due (one row a stream), and small tables.
 -- $1 own id, $2 lease in ms, $3 topics, $4 partitions, $5 consumers, $6 memory of handlers in ms.
 -- Back: ms until the first message of the streams is due (0: it is, NULL: none waits for a time); a number that changes with the
--- handlers and pauses; one that changes with the consumers and the own partitions; whether a partition is orphaned.
+-- handlers and pauses; one that changes with the consumers and the own partitions; whether a partition is orphaned;
+-- whether another instance runs retention, as inbox.elect_janitor() would find it.
 SELECT
     (SELECT CASE WHEN min(d.available_at) <= clock_timestamp() THEN 0
                  ELSE ceil(extract(epoch FROM min(d.available_at) - clock_timestamp()) * 1000) END::bigint
@@ -37,4 +38,7 @@ SELECT
          FROM inbox.inbox_offsets o WHERE o.owner = $1::int)), 0),
     EXISTS (SELECT FROM inbox.inbox_offsets o WHERE
             -- include: orphaned
-            )
+            ),
+    EXISTS (SELECT FROM inbox.inbox_janitor j
+            JOIN inbox.inbox_instances i ON i.id = j.instance AND i.fenced_at IS NULL
+            WHERE j.instance <> $1::int AND j.seen_at >= clock_timestamp() - interval '30 seconds')

@@ -4,7 +4,7 @@
  *   is only a copy, so the sweep is what guarantees that no parked row is forgotten.
  * - The gauges count what waits in the table.
  * - The look says whether the periodic reads would find something: the search for due rows, the exchange of handlers and, in
- *   ingest, the reads of consumers, own partitions and orphans. A sidecar that has nothing to do makes this one read
+ *   ingest, the reads of consumers, own partitions and orphans, and whether another instance runs retention. A sidecar that has nothing to do makes this one read
  *   instead of them. They take place as if there was no look when there was none for a while.
  * - The rescue gives back the rows of a claim whose answer was lost (rule R3).
  * - The check of held rows finds out whether other instances still hold them (key_holds.h).
@@ -223,6 +223,7 @@ static void look_finished(struct table *table, const struct job *job)
 {
 	const struct table_look *found = &job->look.found;
 	struct looks *looks = &table->looks;
+	int64_t recent_ms = LOOKS_RECENT * look_every_ms(table);
 	int64_t now_ms = clock_now_ms();
 
 	looks->given_ms = job->given_ms;
@@ -231,9 +232,11 @@ static void look_finished(struct table *table, const struct job *job)
 	if (looks->due_ms < table->claimer.poll_at_ms &&
 		table->context->options.config->worker.poll <= LOOK_EVERY_MS)
 		table->claimer.poll_at_ms = looks->due_ms;
+	atomic_store(&table->context->options.health->retained_elsewhere_ms,
+		found->retained_elsewhere ? now_ms + recent_ms : 0);
 	admission_set_look(table->context->options.admission,
-		(struct admission_look){ now_ms, LOOKS_RECENT * look_every_ms(table),
-			found->consumers_version, found->orphans });
+		(struct admission_look){
+			now_ms, recent_ms, found->consumers_version, found->orphans });
 }
 
 static bool is_listed(const char *const values[METRIC_LABELS], const void *backlogs)

@@ -124,7 +124,7 @@ static int read_known(struct rows *rows, struct known *out, struct err *err)
 static int read_pauses(struct db *db, struct known *out, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r = db_run(db, QUERY_LIST_PAUSES, NULL, &rows, err);
+	int r = db_read(db, QUERY_LIST_PAUSES, NULL, &rows, err);
 
 	if (r != 0)
 		return r;

@@ -110,7 +110,7 @@ int waiting_rows_any(
 	int r;
 
 	add_streams(&params, streams->items, streams->count);
-	r = db_run(db, QUERY_ANY_WAITING, &params, &rows, err);
+	r = db_read(db, QUERY_ANY_WAITING, &params, &rows, err);
 	for (int i = 0; r == 0 && i < rows_count(rows); i++)
 		waiting[i] = rows_bool(rows, i, 0);
 	return r;
@@ -136,20 +136,15 @@ int waiting_rows_look(
 	params_bigint(&params, request->lease_ms);
 	add_streams(&params, request->streams.items, request->streams.count);
 	params_bigint(&params, request->memory_ms);
-	r = db_begin(db, err);
-	if (r == 0) /* a worker has other work than to wait for the lock of a small table */
-		r = db_queue(db, QUERY_SET_LOCK_TIMEOUT, NULL, NULL, err);
-	if (r == 0)
-		r = db_queue(db, QUERY_LOOK_AT_TABLE, &params, &rows, err);
-	if (r == 0)
-		r = db_commit(db, err);
+	r = db_read(db, QUERY_LOOK_AT_TABLE, &params, &rows, err);
 	if (r != 0)
-		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+		return r;
 	*out = (struct table_look){
 		.due_in_ms = rows_is_null(rows, 0, 0) ? INT64_MAX : rows_int(rows, 0, 0),
 		.handlers_version = version_of(rows, 1),
 		.consumers_version = version_of(rows, 2),
 		.orphans = rows_bool(rows, 0, 3),
+		.retained_elsewhere = rows_bool(rows, 0, 4),
 	};
 	return 0;
 }
@@ -203,9 +198,7 @@ struct gauge_rows {
 	struct backlog_rows *known; /* one for each known consumer */
 	size_t count;
 	struct rows *for_nobody;
-	struct rows *dead;
-	struct rows *snapshot;
-	struct rows *unattended;
+	struct rows *table;
 };
 
 static void gauge_rows_fini(struct gauge_rows *results)
@@ -216,9 +209,7 @@ static void gauge_rows_fini(struct gauge_rows *results)
 	}
 	free(results->known);
 	rows_free(results->for_nobody);
-	rows_free(results->dead);
-	rows_free(results->snapshot);
-	rows_free(results->unattended);
+	rows_free(results->table);
 }
 
 static void add_streams_of(
@@ -280,11 +271,7 @@ static int queue_expensive(struct db *db, const struct gauges_request *request,
 	int r = queue_for_nobody(db, request, known, &results->for_nobody, err);
 
 	params_bigint(&cap, request->cap);
-	if (r == 0)
-		r = db_queue(db, QUERY_COUNT_DEAD, &cap, &results->dead, err);
-	if (r == 0)
-		r = db_queue(db, QUERY_OLDEST_SNAPSHOT, NULL, &results->snapshot, err);
-	return r != 0 ? r : db_queue(db, QUERY_COUNT_UNATTENDED, &cap, &results->unattended, err);
+	return r != 0 ? r : db_queue(db, QUERY_COUNT_TABLE, &cap, &results->table, err);
 }
 
 static void read_backlog(const struct backlog_rows *results, struct backlog *out)
@@ -309,6 +296,13 @@ static int read_for_nobody(const struct rows *rows, struct backlogs *out, struct
 	return 0;
 }
 
+static int begin_another(struct db *db, struct err *err)
+{
+	int r = db_flush(db, err);
+
+	return r == 0 ? db_begin_reading(db, err) : r;
+}
+
 /* A pipeline has room for the statements of a few consumers only (db_queue). */
 static int queue_backlogs(struct db *db, const struct gauges_request *request,
 	const struct backlogs *known, struct gauge_rows *results, struct err *err)
@@ -318,7 +312,7 @@ static int queue_backlogs(struct db *db, const struct gauges_request *request,
 	for (size_t i = 0; r == 0 && i < known->count; i++) {
 		r = queue_backlog(db, request, known->items[i].consumer, &results->known[i], err);
 		if (r == 0 && (i + 1) % BACKLOGS_AT_ONCE == 0)
-			r = db_flush(db, err);
+			r = begin_another(db, err);
 	}
 	return r;
 }
@@ -332,21 +326,21 @@ int waiting_rows_gauges(
 	results.known = calloc(out->known.count + 1, sizeof(*results.known));
 	if (results.known == NULL)
 		return err_memory(err);
-	r = db_begin(db, err);
+	r = db_begin_reading(db, err);
 	if (r == 0)
 		r = queue_backlogs(db, request, &out->known, &results, err);
 	if (r == 0 && request->expensive)
 		r = queue_expensive(db, request, &out->known, &results, err);
 	if (r == 0)
-		r = db_commit(db, err);
+		r = db_flush(db, err);
 	if (r != 0)
-		return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
+		return r;
 	for (size_t i = 0; i < out->known.count; i++)
 		read_backlog(&results.known[i], &out->known.items[i]);
 	if (!request->expensive)
 		return 0;
-	out->dead = rows_int(results.dead, 0, 0);
-	out->snapshot_ms = rows_int(results.snapshot, 0, 0);
-	out->unattended = rows_int(results.unattended, 0, 0);
+	out->dead = rows_int(results.table, 0, 0);
+	out->snapshot_ms = rows_int(results.table, 0, 1);
+	out->unattended = rows_int(results.table, 0, 2);
 	return read_for_nobody(results.for_nobody, &out->for_nobody, err);
 }

@@ -44,6 +44,7 @@ struct table_look {
 	int64_t handlers_version;  /* known_exchange() */
 	int64_t consumers_version; /* known_consumers_read(), watermarks_peek() */
 	bool orphans;              /* watermarks_orphans() */
+	bool retained_elsewhere; /* another instance runs retention: retain_run() would do nothing */
 };
 int waiting_rows_look(
 	struct db *db, const struct look_request *request, struct table_look *out, struct err *err);

@@ -28,30 +28,45 @@ const char *retain_name(enum retain_kind kind)
 	return names[kind];
 }
 
-int retain_run(
-	struct db *db, const struct retain_batch *batch, struct retain_done *out, struct err *err)
+static void read_done(const struct rows *rows, int row, struct retain_done *out)
+{
+	*out = (struct retain_done){
+		.affected = rows_int(rows, row, 1),
+		.more = rows_bool(rows, row, 2),
+		.refused = rows_int(rows, row, 3),
+	};
+	if (out->refused > 0)
+		(void)err_set(&out->refusal, FAULT_DATABASE, "%s: %s",
+			rows_is_null(rows, row, 4) ? "a row" : rows_text(rows, row, 4),
+			rows_text(rows, row, 5));
+}
+
+int retain_run(struct db *db, const struct retain_batch *batches, size_t count,
+	struct retain_done *out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int what;
+	int age_ms;
+	int max_rows;
 	int r;
 
-	*out = (struct retain_done){ .more = false };
-	params_int(&params, batch->instance);
-	params_text(&params, names[batch->kind]);
-	params_bigint(&params, batch->age_ms);
-	params_int(&params, batch->max_rows);
+	params_int(&params, batches[0].instance);
+	what = params_array(&params, ARRAY_TEXT);
+	age_ms = params_array(&params, ARRAY_BIGINT);
+	max_rows = params_array(&params, ARRAY_INT);
+	for (size_t i = 0; i < count; i++) {
+		array_text(&params, what, names[batches[i].kind]);
+		array_bigint(&params, age_ms, batches[i].age_ms);
+		array_int(&params, max_rows, batches[i].max_rows);
+	}
 	r = db_run(db, QUERY_RETAIN, &params, &rows, err);
 	if (r != 0)
 		return r;
 	if (!rows_bool(rows, 0, 0))
 		return RETAIN_ANOTHERS;
-	out->affected = rows_int(rows, 0, 1);
-	out->more = rows_bool(rows, 0, 2);
-	out->refused = rows_int(rows, 0, 3);
-	if (out->refused > 0)
-		(void)err_set(&out->refusal, FAULT_DATABASE, "%s: %s",
-			rows_is_null(rows, 0, 4) ? "a row" : rows_text(rows, 0, 4),
-			rows_text(rows, 0, 5));
+	for (size_t i = 0; i < count; i++)
+		read_done(rows, (int)i, &out[i]);
 	return 0;
 }
 
@@ -80,7 +95,7 @@ int retain_count_requests(struct db *db, struct request_counts *out, struct err 
 	int r;
 
 	params_bigint(&params, COUNT_MOST);
-	r = db_run(db, QUERY_COUNT_REQUESTS, &params, &rows, err);
+	r = db_read(db, QUERY_COUNT_REQUESTS, &params, &rows, err);
 	if (r != 0)
 		return r;
 	out->completed = rows_int(rows, 0, 0);

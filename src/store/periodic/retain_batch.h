@@ -29,7 +29,7 @@ enum retain_kind {
 const char *retain_name(enum retain_kind kind);
 
 struct retain_batch {
-	int32_t instance;
+	int32_t instance; /* the same in all batches of a call */
 	enum retain_kind kind;
 	int64_t age_ms;
 	int max_rows; /* number of rows to examine; at least 1 */
@@ -41,10 +41,10 @@ struct retain_done {
 	struct err refusal; /* names the first of them and its error */
 };
 enum { RETAIN_ANOTHERS = 1 };
-/* RETAIN_ANOTHERS: another instance is elected, or this instance is fenced; nothing was done. Never
- * waits for a row lock. */
-int retain_run(
-	struct db *db, const struct retain_batch *batch, struct retain_done *out, struct err *err);
+/* Runs batches of different kinds in one transaction, and fills an item of `out` for each. RETAIN_ANOTHERS: another instance is
+ * elected, or this instance is fenced; nothing was done. Never waits for a row lock. */
+int retain_run(struct db *db, const struct retain_batch *batches, size_t count,
+	struct retain_done *out, struct err *err);
 
 /* How many rows of this kind are so old. */
 struct retain_preview {

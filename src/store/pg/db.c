@@ -22,6 +22,7 @@
 #define EXTRA_MOST_MS  2000
 #define NO_LIMIT_MS    (INT64_C(1) << 40)
 #define REST_AFTER_MS  60000
+#define READ_LOCK_MS   100
 
 /* Roles and databases may have other defaults. A batch that is retried needs READ COMMITTED: it
  * must see what another transaction committed in the meantime. */
@@ -60,13 +61,15 @@ struct db {
 	struct statements *statements;
 	struct connection_gauge gauge;
 	char *schema;
-	char settings[PLANS_KINDS][512]; /* the statements that set the timeouts, and how to plan */
+	/* the statements that set the timeouts, and how to plan; [true] for db_begin_reading() */
+	char settings[2][PLANS_KINDS][512];
 	int64_t timeout_ms;
 	int64_t used_ms; /* when something was sent last */
 	bool resting;    /* the next transaction connects */
 	bool stores;
 	bool user_functions;
 	enum prepare prepare;
+	bool reading;   /* the transaction is one of db_begin_reading() */
 	bool savepoint; /* a savepoint exists in this transaction */
 	enum plans plans;
 	enum plans plans_before; /* when the savepoint was made */
@@ -106,9 +109,10 @@ static void gauge_move(struct connection_gauge *gauge, enum connection_state sta
  * disabled, whatever the statistics say at the moment. JIT compilation would cost more than it saves.
  * Neither is true of the user's functions. Where row-level security hides rows, a statement would find nothing and
  * seem to succeed: with row_security = off it fails. */
-static void write_settings(struct db *db, const struct db_options *options)
+static void write_settings(
+	char settings[PLANS_KINDS][512], const struct db_options *options, int64_t lock_timeout_ms)
 {
-	char common[sizeof(db->settings[0]) - sizeof(GENERIC_PLANS)];
+	char common[sizeof(settings[0]) - sizeof(GENERIC_PLANS)];
 	int length = snprintf(common, sizeof(common),
 		"SELECT set_config('idle_in_transaction_session_timeout', '%" PRId64 "', true),"
 		" set_config('statement_timeout', '%" PRId64 "', true)",
@@ -119,11 +123,9 @@ static void write_settings(struct db *db, const struct db_options *options)
 			", set_config('lock_timeout', '%" PRId64 "', true),"
 			" set_config('enable_seqscan', 'off', true), set_config('jit', 'off', "
 			"true), set_config('row_security', 'off', true)",
-			options->lock_timeout_ms);
-	(void)snprintf(
-		db->settings[PLANS_CUSTOM], sizeof(db->settings[PLANS_CUSTOM]), "%s", common);
-	(void)snprintf(db->settings[PLANS_GENERIC], sizeof(db->settings[PLANS_GENERIC]),
-		"%s" GENERIC_PLANS, common);
+			lock_timeout_ms);
+	(void)snprintf(settings[PLANS_CUSTOM], sizeof(settings[0]), "%s", common);
+	(void)snprintf(settings[PLANS_GENERIC], sizeof(settings[0]), "%s" GENERIC_PLANS, common);
 }
 
 /* How long the client waits for an answer. */
@@ -147,7 +149,8 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 
 	if (db == NULL)
 		return err_memory(err);
-	write_settings(db, options);
+	write_settings(db->settings[false], options, options->lock_timeout_ms);
+	write_settings(db->settings[true], options, READ_LOCK_MS);
 	db->stores = options->stores;
 	db->user_functions = options->user_functions;
 	db->prepare = options->user_functions ? PREPARE_NEVER : options->prepare;
@@ -410,7 +413,7 @@ static int queue_plans(struct db *db, bool named, struct err *err)
 	};
 	enum plans plans = named && pipeline_names(db->pipeline) ? PLANS_GENERIC : PLANS_CUSTOM;
 	const struct statement statement = {
-		.sql = db->plans == PLANS_UNSET ? db->settings[plans] : changes[plans],
+		.sql = db->plans == PLANS_UNSET ? db->settings[db->reading][plans] : changes[plans],
 		.named = true,
 	};
 
@@ -426,17 +429,28 @@ static int ensure_settings(struct db *db, struct err *err)
 	return db->plans == PLANS_UNSET ? queue_plans(db, false, err) : 0;
 }
 
-int db_begin(struct db *db, struct err *err)
+static int begin(struct db *db, bool reading, struct err *err)
 {
 	int r = db->resting ? db_open(db, err) : 0;
 
+	db->reading = reading;
 	db->savepoint = false;
 	db->plans = PLANS_UNSET;
 	if (r == 0 && db->user_functions)
 		r = queue_plain(db, "RESET ALL", err);
-	if (r == 0)
+	if (r == 0 && !reading)
 		r = queue_plain(db, BEGIN, err);
 	return after_pipeline(db, r, err);
+}
+
+int db_begin(struct db *db, struct err *err)
+{
+	return begin(db, false, err);
+}
+
+int db_begin_reading(struct db *db, struct err *err)
+{
+	return begin(db, true, err);
 }
 
 int db_queue(struct db *db, enum query query, const struct params *params, struct rows **rows,
@@ -465,7 +479,11 @@ int db_step(struct db *db, enum query query, const struct params *params, struct
 
 int db_flush(struct db *db, struct err *err)
 {
-	return after_pipeline(db, run_pipeline(db, err), err);
+	int r = run_pipeline(db, err);
+
+	if (db->reading)
+		db->plans = PLANS_NONE;
+	return after_pipeline(db, r, err);
 }
 
 int db_send(struct db *db, struct err *err)
@@ -605,19 +623,20 @@ void db_rollback(struct db *db)
 	end_transaction(db);
 }
 
+/* A transaction of one statement; db->reading says of which kind. */
 static int run_once(struct db *db, enum query query, const struct params *params,
 	struct rows **rows, struct err *err)
 {
-	int r = db_begin(db, err);
+	int r = begin(db, db->reading, err);
 
 	if (r == 0)
 		r = db_queue(db, query, params, rows, err);
 	if (r == 0)
-		r = db_commit(db, err);
+		r = db->reading ? db_flush(db, err) : db_commit(db, err);
 	return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
 }
 
-int db_run(struct db *db, enum query query, const struct params *params, struct rows **rows,
+static int run(struct db *db, enum query query, const struct params *params, struct rows **rows,
 	struct err *err)
 {
 	bool named = pipeline_names(db->pipeline);
@@ -627,6 +646,20 @@ int db_run(struct db *db, enum query query, const struct params *params, struct 
 	if (r == FAULT_DATABASE && named && db_is_open(db) && !pipeline_names(db->pipeline))
 		r = run_once(db, query, params, rows, err);
 	return r;
+}
+
+int db_run(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err)
+{
+	db->reading = false;
+	return run(db, query, params, rows, err);
+}
+
+int db_read(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err)
+{
+	db->reading = true;
+	return run(db, query, params, rows, err);
 }
 
 int db_script(struct db *db, const char *sql, struct err *err)

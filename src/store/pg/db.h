@@ -101,6 +101,16 @@ int db_run(struct db *db, enum query query, const struct params *params, struct 
 	struct err *err);
 
 /*
+ * Statements that only read, without BEGIN and COMMIT: two statements less. db_begin_reading() queues the settings, db_queue() the
+ * statements, and db_flush() sends them and ends the transaction that PostgreSQL makes of one pipeline. Its isolation and access
+ * mode are those of the role, and a statement waits for the lock of a table for a tenth of a second only.
+ * db_read() does this with one statement, and repeats it like db_run().
+ */
+int db_begin_reading(struct db *db, struct err *err);
+int db_read(struct db *db, enum query query, const struct params *params, struct rows **rows,
+	struct err *err);
+
+/*
  * A transaction of several steps. db_begin() queues BEGIN and the settings. db_step() queues a
  * statement, sends everything that is queued and waits for the rows. db_commit() commits. After a
  * fault the transaction has ended: it is rolled back, or the connection is closed. db_commit()
