@@ -24,6 +24,7 @@
 #include "ingest/dead_topic/dead_topic.h"
 #include "ingest/ingest.h"
 #include "ingest/kafka/tls_files.h"
+#include "ingest/kafka/token_cache.h"
 #include "ingest/relay/relay.h"
 #include "lease/heartbeat.h"
 #include "lease/peers.h"
@@ -476,6 +477,7 @@ static int watch(struct daemon *daemon, struct instance_run *run, struct err *er
 	for (;;) {
 		(void)wake_wait(&daemon->supervision.wake, WATCH_MS);
 		log_repeats(false);
+		token_cache_reap();
 		if (supervision_fault(&daemon->supervision, err) != 0)
 			return err->fault;
 		if (atomic_load(&daemon->stop))

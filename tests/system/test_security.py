@@ -290,6 +290,40 @@ def test_a_stop_ends_a_command_that_hangs(make_inboxd, tokens):
     eventually(lambda: not os.path.exists(f"/proc/{pid}"))
 
 
+def process_of(words):
+    """The process whose command line has these words; None: there is none."""
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if words in (entry / "cmdline").read_bytes().decode().replace("\0", " "):
+                return int(entry.name)
+        except OSError:
+            pass
+    return None
+
+
+def test_as_process_1_it_takes_the_status_of_what_the_command_has_left(make_inboxd, tokens):
+    """As in a container: a process that has left the group of the command belongs to inboxd then, and must not stay as a zombie."""
+    orphan = "touch there; while [ ! -e go ]; do sleep 0.05; done"
+    tokens.script(f"cd {tokens.directory}\nsetsid sh -c '{orphan}' {tokens.directory} >/dev/null 2>&1 &\n"
+                  f"while [ ! -e there ]; do sleep 0.05; done\necho '{token(600)}'\n")
+    sidecar = make_inboxd(**merge(tokens.by_command(), {"kafka": {"topics": []}}), outbox={"enabled": True})
+    program = sidecar.program
+    wrapper = pathlib.Path(sidecar.directory, "as-process-1")
+    rights = "" if os.geteuid() == 0 else "--user --map-root-user"
+    wrapper.write_text(f'#!/bin/sh\nexec unshare {rights} --pid --fork --kill-child --mount-proc {program} "$@"\n')
+    wrapper.chmod(0o755)
+    sidecar.program = str(wrapper)
+    sidecar.start(ready=False)
+    eventually(lambda: "event=kafka_token_read" in sidecar.stderr)
+    left = process_of(f"sh -c {orphan} {tokens.directory}")
+    assert left is not None
+    tokens.write("", "go")
+    eventually(lambda: not os.path.exists(f"/proc/{left}"), what="the zombie to be gone")
+    (inner,) = (pid for pid in map(int, pathlib.Path(f"/proc/{sidecar.pid}/task/{sidecar.pid}/children").read_text().split()))
+    os.kill(inner, signal.SIGTERM)
+    assert sidecar.wait() == 0
+
+
 # --- Tokens that librdkafka gets from an identity provider (OIDC) ---
 
 @pytest.fixture

@@ -4,6 +4,7 @@
  */
 #include "ingest/kafka/token_cache.h"
 
+#include <librdkafka/rdkafka.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -396,6 +397,15 @@ void token_cache_detach(rd_kafka_t *kafka)
 	free(client);
 	if (last)
 		stop();
+	(void)pthread_mutex_unlock(&cache.starting);
+}
+
+void token_cache_reap(void)
+{
+	if (pthread_mutex_trylock(&cache.starting) != 0)
+		return;
+	if (!cache.runs)
+		program_reap_orphans(&cache.program);
 	(void)pthread_mutex_unlock(&cache.starting);
 }
 

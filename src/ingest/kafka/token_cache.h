@@ -11,24 +11,30 @@
 #ifndef INGEST_KAFKA_TOKEN_CACHE_H
 #define INGEST_KAFKA_TOKEN_CACHE_H
 
-#include <librdkafka/rdkafka.h>
 #include <stdbool.h>
 
 #include "base/err.h"
 #include "config/config.h"
+
+struct rd_kafka_s; /* rd_kafka_t */
 
 /* Whether the configuration has one of the two settings. */
 bool token_cache_is_used(const struct config *config);
 
 /* The client gets the current token now and each later one until token_cache_detach(), which must come before the end of the
  * client. `quiet`: no line of the log is for this client. FAULT_MEMORY, FAULT_INTERNAL. */
-int token_cache_attach(rd_kafka_t *kafka, const struct config *config, bool quiet, struct err *err);
+int token_cache_attach(
+	struct rd_kafka_s *kafka, const struct config *config, bool quiet, struct err *err);
 /* Does nothing for a client that is not attached. After the last one it kills a running command; that takes two seconds at most.
  */
-void token_cache_detach(rd_kafka_t *kafka);
+void token_cache_detach(struct rd_kafka_s *kafka);
 
 /* A broker has refused a login. */
 void token_cache_refused(void);
+
+/* As process 1, takes the status of orphans while the thread does not run: a command may have left them before the last client ended.
+ * Does not wait. */
+void token_cache_reap(void);
 
 /* Waits until there is a token, or until an attempt to get one has failed: its fault and text. For commands. */
 int token_cache_wait(struct err *err);
