@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "handlers/node/tests/complete-with-pg.js"
+TESTS = pathlib.Path(__file__).resolve().parents[2] / "handlers/node/tests"
+FRAMEWORKS = ["drizzle", "knex", "kysely", "postgres", "typeorm"]
 
 
 @pytest.fixture
@@ -20,10 +21,11 @@ def rows(inboxd, inbox):
 
 @pytest.fixture
 def complete(postgres_server, database):
-    """complete(name of a function of the script); returns what it prints."""
+    """complete(name of a function, or of a framework); returns what the script prints."""
 
     def call(name):
-        done = subprocess.run(["node", str(SCRIPT), name], env=postgres_server.environment(database), capture_output=True, text=True,
+        script = "complete-with-framework.js" if name in FRAMEWORKS else "complete-with-pg.js"
+        done = subprocess.run(["node", str(TESTS / script), name], env=postgres_server.environment(database), capture_output=True, text=True,
                               timeout=30, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
@@ -78,3 +80,13 @@ def test_a_lost_claim_rolls_everything_back(rows, complete):
 def test_a_completion_without_a_transaction_is_refused(rows, complete):
     assert complete("withoutTransaction") == "refused twice"
     assert not any(done for done, _ in stored(rows))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_message_is_completed_in_a_transaction_of_a_framework(rows, complete, framework):
+    """It is refused without a transaction, and a lost claim rolls the effects back."""
+    complete(framework)
+    assert stored(rows) == [(True, {"invoice": 1}), (False, None), (False, None)]
+    assert [row["event_type"] for row in rows.query("SELECT event_type FROM inbox.outbox")] == ["made"]
+    assert rows.value("SELECT to_regclass('effects')") == "effects"
+    assert rows.value("SELECT to_regclass('effects_of_a_lost_claim')") is None
