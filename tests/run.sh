@@ -46,7 +46,7 @@ usage() {
 		  SYSTEM_JOBS     system tests at a time (5); SQL_JOBS (3), FAULTS_JOBS (3) likewise
 		  INBOXD_BINARY   test this binary instead of build-asan/src/inboxd
 		  POSTGRES_VERSION  one of 14 16 17 18 instead of the one installed, for the suites sql and system
-		  KAFKA_VERSION   3.9 or 4.4 instead of 4.1, likewise
+		  KAFKA_VERSION   3.9 or 4.1 instead of 4.4, likewise
 		  VERSIONS        only these, e.g. "postgres-18 kafka-3.9"
 		  LIBRDKAFKA_TESTS  with librdkafka-shipped only these files of system, e.g. "start_position dead_topic"
 		  MUTANTS         only mutants whose name has one of these words, e.g. "R12 R13"
