@@ -18,7 +18,7 @@ def rows(inboxd, inbox):
     return inbox
 
 
-@pytest.fixture(params=["pgx", "sql"])
+@pytest.fixture(params=["pgx", "sql", "gorm", "sqlx"])
 def complete(postgres_server, database, request):
     """complete(name of a function of the program); returns what it prints."""
 
@@ -82,3 +82,8 @@ def test_a_lost_claim_rolls_everything_back(rows, complete):
 def test_a_panic_rolls_everything_back(rows, complete):
     assert complete("panic") == "bug"
     assert rows.value("SELECT to_regclass('effects')") is None
+
+
+def test_a_completion_without_a_transaction_is_refused(rows, complete):
+    assert complete("outside") == "refused"
+    assert not any(done for done, _ in stored(rows))

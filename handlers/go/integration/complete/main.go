@@ -8,10 +8,15 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/jmoiron/sqlx"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	"inboxd"
 )
@@ -52,6 +57,42 @@ func (d sqlDriver) inTx(work func(inboxd.Tx) error) error {
 }
 
 func (d sqlDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error) error {
+	return inboxd.CompleteSQL(ctx, d.DB, message, func(tx *sql.Tx) error { return work(inboxd.SQL(tx)) })
+}
+
+type gormDriver struct{ *gorm.DB }
+
+func (d gormDriver) inTx(work func(inboxd.Tx) error) error {
+	return d.Transaction(func(tx *gorm.DB) error {
+		return work(inboxd.TxFunc(func(ctx context.Context, statement string, arguments ...any) error {
+			return tx.WithContext(ctx).Exec(statement, arguments...).Error
+		}))
+	})
+}
+
+func (d gormDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error) error {
+	return d.inTx(func(tx inboxd.Tx) error {
+		if err := work(tx); err != nil {
+			return err
+		}
+		return message.Complete(ctx, tx)
+	})
+}
+
+type sqlxDriver struct{ *sqlx.DB }
+
+func (d sqlxDriver) inTx(work func(inboxd.Tx) error) error {
+	tx, err := d.Beginx()
+	if err != nil {
+		return err
+	}
+	if err := work(inboxd.SQL(tx)); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+func (d sqlxDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error) error {
 	return inboxd.CompleteSQL(ctx, d.DB, message, func(tx *sql.Tx) error { return work(inboxd.SQL(tx)) })
 }
 
@@ -119,6 +160,19 @@ var functions = map[string]func(driver) (string, error){
 		}
 		return "lost " + lost.Claim, nil
 	},
+	"outside": func(db driver) (string, error) {
+		g, ok := db.(gormDriver)
+		if !ok {
+			return "refused", nil // by the compiler
+		}
+		err := delivery(1).Complete(ctx, inboxd.TxFunc(func(_ context.Context, statement string, arguments ...any) error {
+			return g.Exec(statement, arguments...).Error
+		}))
+		if err == nil || !strings.Contains(err.Error(), "open transaction") {
+			return "", fmt.Errorf("not refused: %w", err)
+		}
+		return "refused", nil
+	},
 	"panic": func(db driver) (said string, err error) {
 		defer func() { said = fmt.Sprint(recover()) }()
 		return "", db.complete(delivery(1), func(tx inboxd.Tx) error {
@@ -141,7 +195,11 @@ func main() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	drivers := map[string]driver{"pgx": pgxDriver{pool}, "sql": sqlDriver{db}}
+	g, err := gorm.Open(postgres.New(postgres.Config{Conn: db}), &gorm.Config{Logger: logger.Discard})
+	if err != nil {
+		log.Fatal(err) //nolint:gocritic // the process ends
+	}
+	drivers := map[string]driver{"pgx": pgxDriver{pool}, "sql": sqlDriver{db}, "gorm": gormDriver{g}, "sqlx": sqlxDriver{sqlx.NewDb(db, "pgx")}}
 	said, err := functions[os.Args[2]](drivers[os.Args[1]])
 	if err != nil {
 		log.Fatal(err) //nolint:gocritic // the process ends
