@@ -130,7 +130,7 @@ MUTANTS = [
            edit("src/dispatch/table/worker.c", "if (listening->notices > NOTICES_MOST)", "if (listening->notices == 0)"),
            tests=["system/test_replay.py::test_a_flood_of_notifications_is_ignored_for_a_while"]),
     mutant("R19", "a connection without work stays open",
-           edit("src/store/pg/db.c", "db->used_ms >= REST_AFTER_MS)", "db->used_ms >= REST_AFTER_MS * 1000)"),
+           edit("src/store/pg/db.c", "db->used_ms >= db->rest_after_ms)", "db->used_ms >= db->rest_after_ms * 1000)"),
            tests=["system/test_idle.py::test_an_idle_sidecar_keeps_three_connections_and_stores_over_a_new_one"]),
     mutant("R19", "an idle sidecar begins a transaction to read",
            edit("src/store/pg/db.c", "if (r == 0 && !reading)", "if (r == 0)"),

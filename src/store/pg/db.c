@@ -22,6 +22,7 @@
 #define EXTRA_MOST_MS  2000
 #define NO_LIMIT_MS    (INT64_C(1) << 40)
 #define REST_AFTER_MS  60000
+#define REST_MOST_MS   240000
 #define READ_LOCK_MS   100
 
 /* Roles and databases may have other defaults. A batch that is retried needs READ COMMITTED: it
@@ -65,7 +66,9 @@ struct db {
 	char settings[2][PLANS_KINDS][512];
 	int64_t timeout_ms;
 	int64_t used_ms; /* when something was sent last */
-	bool resting;    /* the next transaction connects */
+	int64_t rested_ms;
+	int64_t rest_after_ms; /* how long it is unused before it rests */
+	bool resting;          /* the next transaction connects */
 	bool stores;
 	bool user_functions;
 	enum prepare prepare;
@@ -151,6 +154,7 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 		return err_memory(err);
 	write_settings(db->settings[false], options, options->lock_timeout_ms);
 	write_settings(db->settings[true], options, READ_LOCK_MS);
+	db->rest_after_ms = REST_AFTER_MS;
 	db->stores = options->stores;
 	db->user_functions = options->user_functions;
 	db->prepare = options->user_functions ? PREPARE_NEVER : options->prepare;
@@ -289,6 +293,18 @@ static int find_pooler(struct db *db, struct err *err)
 	return db_is_open(db) ? 0 : r;
 }
 
+/* Work that comes every few minutes must not connect each time: after a short rest, the next one begins later. */
+static void end_rest(struct db *db)
+{
+	const int64_t rested_for_ms = clock_now_ms() - db->rested_ms;
+
+	if (db->resting && rested_for_ms >= REST_MOST_MS)
+		db->rest_after_ms = REST_AFTER_MS;
+	else if (db->resting && db->rest_after_ms < REST_MOST_MS)
+		db->rest_after_ms *= 2;
+	db->resting = false;
+}
+
 int db_open(struct db *db, struct err *err)
 {
 	bool was_open = db_is_open(db);
@@ -298,7 +314,7 @@ int db_open(struct db *db, struct err *err)
 		pipeline_name_statements(db->pipeline, true);
 	if (r == 0 && !was_open && db->prepare == PREPARE_AUTO)
 		r = find_pooler(db, err);
-	db->resting = false;
+	end_rest(db);
 	db->used_ms = clock_now_ms();
 	note_state(db);
 	return r == 0 && !was_open && db->stores
@@ -318,12 +334,13 @@ void db_rest(struct db *db)
 {
 	db_close(db);
 	db->resting = true;
+	db->rested_ms = clock_now_ms();
 	gauge_move(&db->gauge, CONNECTION_UNUSED);
 }
 
 void db_rest_unused(struct db *db)
 {
-	if (db_is_open(db) && clock_now_ms() - db->used_ms >= REST_AFTER_MS)
+	if (db_is_open(db) && clock_now_ms() - db->used_ms >= db->rest_after_ms)
 		db_rest(db);
 }
 

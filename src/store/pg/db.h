@@ -59,7 +59,8 @@ void db_close(struct db *db);
 /* Closes the connection because there is no work for it at present. db_open() or db_begin() connects again; if that fails, the
  * connection counts as lost. Until then inboxd_pg_connections leaves it out, like one that was never opened. */
 void db_rest(struct db *db);
-/* db_rest(), unless the connection was used within the last minute. Call it outside a transaction, with nothing queued. */
+/* db_rest(), unless the connection was used within the last minute; within two or four minutes if it was needed again soon after
+ * the last rests. Call it outside a transaction, with nothing queued. */
 void db_rest_unused(struct db *db);
 bool db_is_open(const struct db *db);
 /* Whether frequent statements are prepared under names on this connection. */
