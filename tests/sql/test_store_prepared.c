@@ -1,6 +1,7 @@
 /* Named statements: parsed once, and repeated without a name when the session does not have what the client prepared. */
 #include "world.h"
 
+#include "base/time/clock.h"
 #include "queries.h"
 #include "store/pg/pipeline.h"
 #include "store/pg/prepared.h"
@@ -285,25 +286,153 @@ static void only_named_statements_have_generic_plans(void **state)
 	OK(db_step(world->db, QUERY_HOLD_LEASE, &params, NULL, &err));
 	assert_plan_mode(world, "force_generic_plan");
 	OK(db_commit(world->db, &err));
-	assert_plan_mode(world, "auto");
+	assert_plan_mode(world, "force_generic_plan"); /* that of the session */
+}
+
+static const char has_settings[] = "DO $$ BEGIN IF current_setting('lock_timeout') <> '2s' THEN"
+				   " RAISE 'lock_timeout'; END IF; END $$";
+
+static struct db *another_db(const struct world *world, enum prepare prepare)
+{
+	const struct db_options options = {
+		.postgres = &no_settings,
+		.schema = world->schema,
+		.application = "inboxd/other",
+		.lock_timeout_ms = 2000,
+		.statement_timeout_ms = TIMEOUT_MS,
+		.prepare = prepare,
+	};
+	struct db *db = NULL;
+
+	OK(db_new(&db, &options, &err));
+	OK(db_open(db, &err));
+	return db;
 }
 
 /* What precedes every statement of sql/queries has the settings of the transaction, too. */
 static void a_script_and_a_savepoint_have_the_settings(void **state)
 {
+	CLEANUP(db_freep) struct db *db = another_db(*state, PREPARE_ALWAYS);
+
+	OK(db_begin(db, &err));
+	OK(db_script(db, has_settings, &err));
+	db_rollback(db);
+	OK(db_begin(db, &err));
+	OK(db_savepoint(db, &err));
+	OK(db_rollback_to_savepoint(db, &err));
+	OK(db_script(db, has_settings, &err));
+	OK(db_commit(db, &err));
+	assert_int_equal(db_script(db, has_settings, &err), FAULT_DATABASE);
+}
+
+static void a_session_of_our_own_keeps_the_settings(void **state)
+{
+	CLEANUP(db_freep) struct db *db = another_db(*state, PREPARE_AUTO);
+	int r = FAULT_DATABASE;
+
+	OK(db_script(db, has_settings, &err));
+	OK(db_run(db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
+	OK(db_script(db, has_settings, &err));
+	/* as a trigger of the user may do */
+	OK(db_script(db, "SET lock_timeout = 0", &err));
+	/* a transaction that is rolled back takes its settings back, too, so the next one sets them again */
+	for (int64_t began_ms = clock_now_ms(); r != 0 && clock_now_ms() - began_ms < TIMEOUT_MS;) {
+		OK(db_begin(db, &err));
+		OK(db_step(db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
+		r = db_script(db, has_settings, &err);
+		db_rollback(db);
+	}
+	assert_int_equal(r, 0);
+	OK(db_run(db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
+	OK(db_script(db, has_settings, &err));
+}
+
+/* Other defaults of a role would make a retry read what it has read before, or refuse to write. */
+static void a_session_of_our_own_reads_what_is_committed(void **state)
+{
 	struct world *world = *state;
-	static const char check[] = "DO $$ BEGIN IF current_setting('lock_timeout') <> '2s' THEN"
-				    " RAISE 'lock_timeout'; END IF; END $$";
+	static const char check[] =
+		"DO $$ BEGIN IF current_setting('transaction_isolation') <> 'read committed'"
+		" OR current_setting('transaction_read_only') <> 'off' THEN RAISE 'default'; END "
+		"IF; END $$";
+	char alter[256];
+
+	(void)snprintf(alter, sizeof(alter),
+		"DO $$ BEGIN EXECUTE format('ALTER ROLE %%I IN DATABASE %%I SET %%s', current_user,"
+		" current_database(), 'default_transaction_isolation = serializable'); END $$");
+	OK(db_script(world->db, alter, &err));
+	for (int prepare = PREPARE_NEVER; prepare <= PREPARE_ALWAYS; prepare++) {
+		CLEANUP(db_freep) struct db *db = another_db(world, (enum prepare)prepare);
+
+		OK(db_begin(db, &err));
+		OK(db_step(db, QUERY_SCHEMA_VERSION, NULL, NULL, &err));
+		OK(db_script(db, check, &err));
+		OK(db_commit(db, &err));
+	}
+	OK(db_script(world->db,
+		"DO $$ BEGIN EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET "
+		"default_transaction_isolation',"
+		" current_user, current_database()); END $$",
+		&err));
+}
+
+static void queue_stop(struct db *db, int32_t instance)
+{
+	CLEANUP(params_fini) struct params params = PARAMS_INIT;
+
+	params_int(&params, instance);
+	OK(db_queue(db, QUERY_STOP_INSTANCE, &params, NULL, &err));
+}
+
+/* A pipeline is a transaction without BEGIN and COMMIT: all of its statements have an effect, or none. */
+static void a_transaction_of_one_pipeline_is_atomic(void **state)
+{
+	struct world *world = *state;
+	static const char stopped[] =
+		"SELECT count(*) FROM inbox.inbox_instances WHERE stopped_at IS NOT NULL";
 
 	OK(db_begin(world->db, &err));
-	OK(db_script(world->db, check, &err));
-	db_rollback(world->db);
+	queue_stop(world->db, world->me.id);
+	OK(db_queue(world->db, QUERY_HOLD_LEASE, NULL, NULL, &err)); /* lacks its parameter */
+	assert_int_equal(db_commit(world->db, &err), FAULT_DATABASE);
+	assert_int_equal(ask(world, stopped), 0);
+
 	OK(db_begin(world->db, &err));
-	OK(db_savepoint(world->db, &err));
-	OK(db_rollback_to_savepoint(world->db, &err));
-	OK(db_script(world->db, check, &err));
+	queue_stop(world->db, world->me.id);
+	db_rollback(world->db);
+	assert_int_equal(ask(world, stopped), 0);
+
+	OK(db_begin(world->db, &err));
+	queue_stop(world->db, world->me.id);
+	OK(db_flush(world->db, &err));
+	assert_int_equal(ask(world, stopped), 0); /* it goes on */
+	db_rollback(world->db);
+	assert_int_equal(ask(world, stopped), 0);
+
+	OK(db_begin(world->db, &err));
+	queue_stop(world->db, world->me.id);
 	OK(db_commit(world->db, &err));
-	assert_int_equal(db_script(world->db, check, &err), FAULT_DATABASE);
+	assert_int_equal(ask(world, stopped), 1);
+}
+
+/* A deferred trigger of the user fails when the transaction is committed, so the fault comes with the Sync. */
+static void a_fault_of_the_commit_is_one_without_a_commit(void **state)
+{
+	struct world *world = *state;
+
+	OK(db_script(world->db,
+		"CREATE FUNCTION inbox.refuse_late() RETURNS trigger LANGUAGE plpgsql AS"
+		" $$ BEGIN RAISE 'too late'; END $$;"
+		"CREATE CONSTRAINT TRIGGER refuse_late AFTER UPDATE ON inbox.inbox_instances"
+		" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION inbox.refuse_late()",
+		&err));
+	OK(db_begin(world->db, &err));
+	queue_stop(world->db, world->me.id);
+	assert_int_equal(db_commit(world->db, &err), FAULT_DATABASE);
+	assert_string_equal(err.state, "P0001");
+	assert_non_null(strstr(err.text, "too late"));
+	assert_true(db_is_open(world->db));
+	OK(try_lease(world));
 }
 
 static void user_functions_have_no_named_statements_around(void **state)
@@ -348,6 +477,10 @@ int main(void)
 		TEST(a_batch_of_a_session_without_its_statements_is_stored_whole),
 		TEST(only_named_statements_have_generic_plans),
 		TEST(a_script_and_a_savepoint_have_the_settings),
+		TEST(a_session_of_our_own_keeps_the_settings),
+		TEST(a_session_of_our_own_reads_what_is_committed),
+		TEST(a_transaction_of_one_pipeline_is_atomic),
+		TEST(a_fault_of_the_commit_is_one_without_a_commit),
 		TEST(user_functions_have_no_named_statements_around),
 	};
 

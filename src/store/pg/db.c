@@ -27,9 +27,10 @@
 
 /* Roles and databases may have other defaults. A batch that is retried needs READ COMMITTED: it
  * must see what another transaction committed in the meantime. */
-#define BEGIN          "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+#define BEGIN           "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
-#define GENERIC_PLANS  ", set_config('plan_cache_mode', 'force_generic_plan', true)"
+/* What the user's code may have changed in a session of our own is set again after this time. */
+#define SETTINGS_AGE_MS 1000
 
 /* The state of the connection in the metric inboxd_pg_connections. */
 enum connection_state {
@@ -51,10 +52,21 @@ struct connection_gauge {
  * plans, which are made once a connection. All others are planned for their parameters. */
 enum plans {
 	PLANS_NONE,  /* there is no transaction */
-	PLANS_UNSET, /* BEGIN is queued, the settings are not */
+	PLANS_UNSET, /* there is one, and its settings are not queued */
 	PLANS_CUSTOM,
 	PLANS_GENERIC,
 	PLANS_KINDS,
+};
+
+/*
+ * A session that no pooler shares is our own. It keeps the settings, so that a transaction need not set them, and a
+ * transaction of a single pipeline needs neither BEGIN nor COMMIT: PostgreSQL executes a pipeline up to its Sync as one
+ * transaction (PostgreSQL's manual, "Pipelining" of the extended query protocol).
+ */
+struct own_session {
+	bool is_own;
+	int64_t set_ms; /* when a transaction that set the settings was committed */
+	bool setting;   /* this transaction sets them */
 };
 
 struct db {
@@ -64,6 +76,9 @@ struct db {
 	char *schema;
 	/* the statements that set the timeouts, and how to plan; [true] for db_begin_reading() */
 	char settings[2][PLANS_KINDS][512];
+	char session_settings[640]; /* the same for a session of our own */
+	struct own_session session;
+	bool begun; /* BEGIN is queued or sent */
 	int64_t timeout_ms;
 	int64_t used_ms; /* when something was sent last */
 	int64_t rested_ms;
@@ -112,23 +127,40 @@ static void gauge_move(struct connection_gauge *gauge, enum connection_state sta
  * disabled, whatever the statistics say at the moment. JIT compilation would cost more than it saves.
  * Neither is true of the user's functions. Where row-level security hides rows, a statement would find nothing and
  * seem to succeed: with row_security = off it fails. */
-static void write_settings(
-	char settings[PLANS_KINDS][512], const struct db_options *options, int64_t lock_timeout_ms)
+static void write_setting_list(char *out, size_t size, const struct db_options *options,
+	int64_t lock_timeout_ms, const char *local, const char *more)
 {
-	char common[sizeof(settings[0]) - sizeof(GENERIC_PLANS)];
-	int length = snprintf(common, sizeof(common),
-		"SELECT set_config('idle_in_transaction_session_timeout', '%" PRId64 "', true),"
-		" set_config('statement_timeout', '%" PRId64 "', true)",
-		options->idle_timeout_ms, options->statement_timeout_ms);
+	char planner[256] = "";
 
 	if (!options->user_functions)
-		(void)snprintf(common + length, sizeof(common) - (size_t)length,
-			", set_config('lock_timeout', '%" PRId64 "', true),"
-			" set_config('enable_seqscan', 'off', true), set_config('jit', 'off', "
-			"true), set_config('row_security', 'off', true)",
-			lock_timeout_ms);
-	(void)snprintf(settings[PLANS_CUSTOM], sizeof(settings[0]), "%s", common);
-	(void)snprintf(settings[PLANS_GENERIC], sizeof(settings[0]), "%s" GENERIC_PLANS, common);
+		(void)snprintf(planner, sizeof(planner),
+			", set_config('lock_timeout', '%" PRId64
+			"', %s), set_config('enable_seqscan', 'off', %s),"
+			" set_config('jit', 'off', %s), set_config('row_security', 'off', %s)",
+			lock_timeout_ms, local, local, local, local);
+	(void)snprintf(out, size,
+		"SELECT set_config('idle_in_transaction_session_timeout', '%" PRId64 "', %s),"
+		" set_config('statement_timeout', '%" PRId64 "', %s)%s%s",
+		options->idle_timeout_ms, local, options->statement_timeout_ms, local, planner,
+		more);
+}
+
+static void write_settings(struct db *db, const struct db_options *options)
+{
+	static const char *const plans[PLANS_KINDS] = { [PLANS_CUSTOM] = "",
+		[PLANS_GENERIC] = ", set_config('plan_cache_mode', 'force_generic_plan', true)" };
+
+	for (int kind = PLANS_CUSTOM; kind < PLANS_KINDS; kind++) {
+		write_setting_list(db->settings[false][kind], sizeof(db->settings[false][kind]),
+			options, options->lock_timeout_ms, "true", plans[kind]);
+		write_setting_list(db->settings[true][kind], sizeof(db->settings[true][kind]),
+			options, READ_LOCK_MS, "true", plans[kind]);
+	}
+	write_setting_list(db->session_settings, sizeof(db->session_settings), options,
+		options->lock_timeout_ms, "false",
+		", set_config('plan_cache_mode', 'force_generic_plan', false)"
+		", set_config('default_transaction_isolation', 'read committed', false)"
+		", set_config('default_transaction_read_only', 'off', false)");
 }
 
 /* How long the client waits for an answer. */
@@ -152,8 +184,7 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 
 	if (db == NULL)
 		return err_memory(err);
-	write_settings(db->settings[false], options, options->lock_timeout_ms);
-	write_settings(db->settings[true], options, READ_LOCK_MS);
+	write_settings(db, options);
 	db->rest_after_ms = REST_AFTER_MS;
 	db->stores = options->stores;
 	db->user_functions = options->user_functions;
@@ -219,12 +250,26 @@ static int queue_plain(struct db *db, const char *sql, struct err *err)
 	return pipeline_queue(db->pipeline, &statement, NULL, NULL, err);
 }
 
+static void forget_transaction(struct db *db)
+{
+	db->savepoint = false;
+	db->begun = false;
+	db->session.setting = false;
+	db->plans = PLANS_NONE;
+}
+
+static void note_committed(struct db *db)
+{
+	if (db->session.setting)
+		db->session.set_ms = clock_now_ms();
+	forget_transaction(db);
+}
+
 /* Rolls the transaction back after a fault. If that fails too, the connection is closed, and the
  * server rolls back. */
 static void end_transaction(struct db *db)
 {
-	db->savepoint = false;
-	db->plans = PLANS_NONE;
+	forget_transaction(db);
 	if (db_is_open(db) && pipeline_transaction(db->pipeline) != PIPELINE_IDLE &&
 		(queue_plain(db, "ROLLBACK", NULL) != 0 || run_pipeline(db, NULL) != 0))
 		pipeline_close(db->pipeline);
@@ -279,6 +324,17 @@ static int ask_name(struct db *db, bool *renamed, struct err *err)
 	return r;
 }
 
+/* Before the first transaction, because default_transaction_isolation concerns only later ones. */
+static int set_session(struct db *db, struct err *err)
+{
+	int r = queue_plain(db, db->session_settings, err);
+
+	if (r == 0)
+		r = run_pipeline(db, err);
+	db->session = (struct own_session){ .is_own = r == 0, .set_ms = clock_now_ms() };
+	return r;
+}
+
 /* Whether statements get names. A server that refuses the answers is treated as one behind a pooler that knows no prepared
  * statements. */
 static int find_pooler(struct db *db, struct err *err)
@@ -287,8 +343,8 @@ static int find_pooler(struct db *db, struct err *err)
 	int r = ask_process(db, &names, err);
 
 	pipeline_name_statements(db->pipeline, true);
-	if (r == 0 && !names)
-		r = ask_name(db, &names, err);
+	if (r == 0)
+		r = names ? set_session(db, err) : ask_name(db, &names, err);
 	pipeline_name_statements(db->pipeline, names);
 	return db_is_open(db) ? 0 : r;
 }
@@ -310,6 +366,8 @@ int db_open(struct db *db, struct err *err)
 	bool was_open = db_is_open(db);
 	int r = pipeline_open(db->pipeline, err);
 
+	if (!was_open)
+		db->session = (struct own_session){ false };
 	if (r == 0 && !was_open && db->prepare == PREPARE_ALWAYS)
 		pipeline_name_statements(db->pipeline, true);
 	if (r == 0 && !was_open && db->prepare == PREPARE_AUTO)
@@ -325,8 +383,8 @@ int db_open(struct db *db, struct err *err)
 void db_close(struct db *db)
 {
 	pipeline_close(db->pipeline);
-	db->savepoint = false;
-	db->plans = PLANS_NONE;
+	forget_transaction(db);
+	db->session = (struct own_session){ false };
 	note_state(db);
 }
 
@@ -429,15 +487,39 @@ static int queue_plans(struct db *db, bool named, struct err *err)
 			"SELECT set_config('plan_cache_mode', 'force_generic_plan', true)",
 	};
 	enum plans plans = named && pipeline_names(db->pipeline) ? PLANS_GENERIC : PLANS_CUSTOM;
-	const struct statement statement = {
-		.sql = db->plans == PLANS_UNSET ? db->settings[db->reading][plans] : changes[plans],
-		.named = true,
-	};
+	struct statement statement = { .named = true };
+	int r = 0;
 
-	if (db->plans == plans)
-		return 0;
+	if (db->plans == PLANS_UNSET && db->session.is_own && !db->reading) {
+		statement.sql = db->session_settings;
+		db->session.setting = clock_now_ms() - db->session.set_ms >= SETTINGS_AGE_MS;
+		db->plans = PLANS_GENERIC;
+		if (db->session.setting)
+			r = pipeline_queue(db->pipeline, &statement, NULL, NULL, err);
+	}
+	if (r != 0 || db->plans == plans)
+		return r;
+	statement.sql =
+		db->plans == PLANS_UNSET ? db->settings[db->reading][plans] : changes[plans];
 	db->plans = plans;
 	return pipeline_queue(db->pipeline, &statement, NULL, NULL, err);
+}
+
+/* Queues BEGIN unless that is done. Behind other statements of the pipeline it makes the transaction last beyond the pipeline. */
+static int queue_begin(struct db *db, struct err *err)
+{
+	if (db->begun || db->reading || db->plans == PLANS_NONE)
+		return 0;
+	db->begun = true;
+	/* the isolation level can be set only by the first statement; a session of our own has it as its default */
+	return queue_plain(db, db->session.is_own ? "BEGIN" : BEGIN, err);
+}
+
+static int run_and_keep_open(struct db *db, struct err *err)
+{
+	int r = queue_begin(db, err);
+
+	return r != 0 ? r : run_pipeline(db, err);
 }
 
 /* For what follows db_begin() and is no statement of sql/queries. */
@@ -450,13 +532,13 @@ static int begin(struct db *db, bool reading, struct err *err)
 {
 	int r = db->resting ? db_open(db, err) : 0;
 
+	forget_transaction(db);
 	db->reading = reading;
-	db->savepoint = false;
 	db->plans = PLANS_UNSET;
 	if (r == 0 && db->user_functions)
 		r = queue_plain(db, "RESET ALL", err);
-	if (r == 0 && !reading)
-		r = queue_plain(db, BEGIN, err);
+	if (r == 0 && !db->session.is_own)
+		r = queue_begin(db, err);
 	return after_pipeline(db, r, err);
 }
 
@@ -496,21 +578,22 @@ int db_step(struct db *db, enum query query, const struct params *params, struct
 
 int db_flush(struct db *db, struct err *err)
 {
-	int r = run_pipeline(db, err);
+	int r = run_and_keep_open(db, err);
 
 	if (db->reading)
-		db->plans = PLANS_NONE;
+		forget_transaction(db);
 	return after_pipeline(db, r, err);
 }
 
 int db_send(struct db *db, struct err *err)
 {
-	int r;
+	int r = queue_begin(db, err);
 
 	note_sent(db);
 	if (FAULT_ERROR("error_before_depart"))
 		pipeline_close(db->pipeline);
-	r = pipeline_send(db->pipeline, db->timeout_ms, err);
+	if (r == 0)
+		r = pipeline_send(db->pipeline, db->timeout_ms, err);
 	if (r != 0)
 		note_state(db);
 	return after_pipeline(db, r, err);
@@ -533,6 +616,8 @@ int db_savepoint(struct db *db, struct err *err)
 {
 	int r = ensure_settings(db, err);
 
+	if (r == 0)
+		r = queue_begin(db, err);
 	/* only one at a time: the previous one protected rows that were written successfully */
 	if (r == 0 && db->savepoint)
 		r = queue_plain(db, "RELEASE SAVEPOINT inboxd", err);
@@ -576,31 +661,52 @@ static int lose_answer(struct db *db, struct err *err)
 	return err_set(err, FAULT_DATABASE, "the answer to COMMIT was lost");
 }
 
-/* A connection that was open and is closed afterwards means an unknown result: the server may have
- * executed the COMMIT. */
-int db_commit(struct db *db, struct err *err)
+/* The result of a COMMIT for the result `r` of its pipeline. A connection that was open and is closed now means an unknown
+ * result: the server may have executed the COMMIT. */
+static int commit_result(struct db *db, int r, bool was_open)
+{
+	if (was_open && !db_is_open(db)) {
+		forget_transaction(db);
+		note_state(db);
+		return DB_COMMIT_UNKNOWN;
+	}
+	if (r == 0)
+		note_committed(db);
+	else
+		end_transaction(db);
+	return r;
+}
+
+int db_commit_send(struct db *db, struct err *err)
 {
 	bool was_open = db_is_open(db);
 	int r = was_open ? refuse_failed(db, err) : 0;
 
-	db->savepoint = false;
-	db->plans = PLANS_NONE;
+	note_sent(db);
 	if (FAULT_ERROR("error_before_commit"))
 		pipeline_close(db->pipeline);
-	if (r == 0)
+	if (r == 0 && db->begun)
 		r = queue_plain(db, "COMMIT", err);
 	if (r == 0)
-		r = run_pipeline(db, err);
-	if (r == 0 && !FAULT_ERROR("error_after_commit"))
-		return 0;
-	if (r == 0)
+		r = pipeline_send(db->pipeline, db->timeout_ms, err);
+	return r == 0 ? 0 : commit_result(db, r, was_open);
+}
+
+int db_commit_receive(struct db *db, struct err *err)
+{
+	int r = pipeline_receive(db->pipeline, err);
+
+	note_state(db);
+	if (r == 0 && FAULT_ERROR("error_after_commit"))
 		r = lose_answer(db, err);
-	if (was_open && !db_is_open(db)) {
-		note_state(db);
-		return DB_COMMIT_UNKNOWN;
-	}
-	end_transaction(db);
-	return r;
+	return commit_result(db, r, true);
+}
+
+int db_commit(struct db *db, struct err *err)
+{
+	int r = db_commit_send(db, err);
+
+	return r != 0 ? r : db_commit_receive(db, err);
 }
 
 int db_commit_ahead(struct db *db, struct err *err)
@@ -608,14 +714,14 @@ int db_commit_ahead(struct db *db, struct err *err)
 	bool was_open = db_is_open(db);
 	int r = was_open ? refuse_failed(db, err) : 0;
 
-	db->savepoint = false;
-	db->plans = PLANS_NONE;
 	if (FAULT_ERROR("error_before_commit"))
 		pipeline_close(db->pipeline);
 	if (r == 0)
 		r = pipeline_send_first(db->pipeline, "COMMIT", err);
-	if (r == 0)
+	if (r == 0) {
+		note_committed(db); /* if it is not committed, the connection is closed */
 		return 0;
+	}
 	end_transaction(db);
 	return was_open && !db_is_open(db) ? DB_COMMIT_UNKNOWN : r;
 }
@@ -688,7 +794,7 @@ int db_script(struct db *db, const char *sql, struct err *err)
 	/* the script must not overtake queued statements such as BEGIN */
 	r = ensure_settings(db, err);
 	if (r == 0)
-		r = run_pipeline(db, err);
+		r = run_and_keep_open(db, err);
 	if (r != 0)
 		return after_pipeline(db, r, err);
 	inside = pipeline_transaction(db->pipeline) != PIPELINE_IDLE;

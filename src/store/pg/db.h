@@ -2,10 +2,10 @@
  * One connection to PostgreSQL, used by one thread. This interface hides libpq: parameters are
  * binary arrays, a transaction is sent as a pipeline, and every wait has a deadline.
  *
- * Correctness never depends on session state (rule R19), so that a pooler may sit in between:
- * settings are local to their transaction, and if the session does not know a named statement, the
- * transaction fails as a whole and is repeated with unnamed ones (PG_ERROR_STALE). Every transaction sets its
- * own lock_timeout, idle_in_transaction_session_timeout and statement_timeout.
+ * Correctness never depends on session state (rule R19), so that a pooler may sit in between: there, every
+ * transaction sets its own lock_timeout, idle_in_transaction_session_timeout and statement_timeout. A session that no
+ * pooler shares keeps them, and gets them again each second (ADR 47). If the session does not know a named statement, the
+ * transaction fails as a whole and is repeated with unnamed ones (PG_ERROR_STALE).
  *
  * A fault is FAULT_DATABASE. err->state is the SQLSTATE, or "" when the connection itself failed.
  * After a fault that ended the connection, db_is_open() is false, whatever err->state is: a server
@@ -93,7 +93,7 @@ const char *db_error_class(const struct err *err);
 enum query;
 
 /*
- * Runs one statement in its own transaction: BEGIN, settings, statement and COMMIT in one pipeline.
+ * Runs one statement in its own transaction, in one pipeline.
  * `rows` (may be NULL) is filled on success only; an earlier content is freed first. `params` may
  * be NULL. After a fault that closed the connection it is unknown whether the statement was
  * committed. A fault of the class PG_ERROR_STALE is repeated here, once.
@@ -112,7 +112,7 @@ int db_read(struct db *db, enum query query, const struct params *params, struct
 	struct err *err);
 
 /*
- * A transaction of several steps. db_begin() queues BEGIN and the settings. db_step() queues a
+ * A transaction of several steps. db_begin() begins it, with the settings. db_step() queues a
  * statement, sends everything that is queued and waits for the rows. db_commit() commits. After a
  * fault the transaction has ended: it is rolled back, or the connection is closed. db_commit()
  * returns DB_COMMIT_UNKNOWN when the connection was lost before the answer: the transaction may be
@@ -142,6 +142,10 @@ int db_savepoint(struct db *db, struct err *err);
  * db_rollback(). */
 int db_rollback_to_savepoint(struct db *db, struct err *err);
 int db_commit(struct db *db, struct err *err);
+/* db_commit() in two halves, like db_send() and db_receive(). Only db_poll() may be called between them. After any result
+ * but 0 of db_commit_send() there is nothing to receive. */
+int db_commit_send(struct db *db, struct err *err);
+int db_commit_receive(struct db *db, struct err *err);
 /*
  * db_commit() in two halves. When db_commit_ahead() returns 0, the COMMIT is sent, and the next
  * transaction may begin and be sent; the server executes it at once. db_committed() must follow
