@@ -88,6 +88,22 @@ static bool is_for(const struct rule *rule, const char *thread, const char *poin
 	       memcmp(rule->name, thread, length) == 0;
 }
 
+bool faultpoint_is_set(const char *name)
+{
+	const char *path = getenv("INBOXD_FAULTPOINTS");
+	char thread[NAME_BYTES];
+	bool found = false;
+
+	name_thread(thread);
+	(void)pthread_mutex_lock(&lock);
+	if (path != NULL)
+		refresh(path);
+	for (size_t i = 0; i < rule_count && !found; i++)
+		found = is_for(&rules[i], thread, name);
+	(void)pthread_mutex_unlock(&lock);
+	return found;
+}
+
 /* Copies the rule of this hit. */
 static bool find_rule(const char *path, const char *point, struct rule *out)
 {

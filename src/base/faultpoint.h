@@ -24,11 +24,15 @@
 
 #ifdef INBOXD_FAULTPOINTS
 bool faultpoint_hit(const char *name);
-#define FAULT_POINT(name) ((void)faultpoint_hit(name))
-#define FAULT_ERROR(name) faultpoint_hit(name)
+bool faultpoint_is_set(const char *name);
+#define FAULT_POINT(name)  ((void)faultpoint_hit(name))
+#define FAULT_ERROR(name)  faultpoint_hit(name)
+/* Whether there is a rule for this point and thread. It does not count as a hit. */
+#define FAULT_IS_SET(name) faultpoint_is_set(name)
 #else
-#define FAULT_POINT(name) ((void)0)
-#define FAULT_ERROR(name) false
+#define FAULT_POINT(name)  ((void)0)
+#define FAULT_ERROR(name)  false
+#define FAULT_IS_SET(name) false
 #endif
 
 #endif

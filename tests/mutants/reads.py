@@ -81,7 +81,7 @@ MUTANTS = [
            edit("src/ops/terminal.c", "return width > WIDEST ? WIDEST : width;", "return width;"),
            tests=["system/test_operator_reads.py::test_the_output_does_not_grow_with_the_square_of_the_input"]),
     mutant("E10", "rows that a policy hides are not there",
-           edit("src/store/pg/db.c", "set_config('row_security', 'off', true)", "set_config('row_security', 'on', true)"),
+           edit("src/store/pg/settings.c", "set_config('row_security', 'off', %s)", "set_config('row_security', 'on', %s)"),
            tests=["system/test_command_errors.py::test_tables_with_row_level_security_are_not_reported_as_empty",
                   "system/test_command_errors.py::test_check_names_row_level_security"]),
     mutant("E9", "records behind an open transaction are not named",

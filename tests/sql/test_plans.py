@@ -347,6 +347,7 @@ def named_values(seqs, rows, last_outbox):
     nothing = [None] * partitions
     ones = [1] * partitions
     *fresh, _, consumers = new_rows(rows)
+    alone = [column[:1] for column in fresh[:-1]]
     heartbeat = (1, 1, "[]", 1, 1, [], 15000)
     return {
         "any_waiting": [streams],
@@ -354,6 +355,7 @@ def named_values(seqs, rows, last_outbox):
         "hold_lease": [(1,)],
         "insert_messages": [(1, *fresh, [asks] * rows, consumers, asks > 0, renaming)
                             for asks in (0, 1, 2) for renaming in (False, True)],
+        "insert_single": [(1, ["orders"], [0], [0], [None], [1], [1], [None], [None], [1], [1], [None], *alone, consumers[:1], 0)],
         "move_watermarks": [(1, *streams[:2], [0] * partitions, nothing, ones, ones, nothing, nothing, ones, ones, nothing)],
         "relay_read": [(rows, 10**9, last_outbox - 1000)],
         "relay_settings": [()],

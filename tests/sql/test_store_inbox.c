@@ -50,6 +50,44 @@ static void records_with_the_same_coordinates_are_distinguished_by_id(void **sta
 		ask(world, "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'new'"));
 }
 
+static void a_row_alone_is_stored_by_one_statement(void **state)
+{
+	struct world *world = *state;
+
+	(void)STORED(world, .id = "a");
+	(void)STORED(world, .id = "b");
+	assert_int_equal(result_of(world, 0), ROW_CLAIMED);
+	assert_int_equal(world->batch.rows[0].message->seq,
+		ask(world, "SELECT seq FROM inbox.inbox_messages WHERE event_id = 'b'"));
+	OK(db_script(world->db,
+		"DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_prepared_statements"
+		" WHERE statement LIKE '%RETURNING o.owner%' AND generic_plans = 2) OR EXISTS"
+		" (SELECT FROM pg_prepared_statements WHERE statement LIKE '%ON CONFLICT "
+		"(event_id%')"
+		" THEN RAISE 'more than one'; END IF; END $$",
+		&err));
+}
+
+/* The trigger acts like another instance that stores the event after the statement has looked for it. */
+static void an_event_that_comes_at_the_same_time_is_compared(void **state)
+{
+	struct world *world = *state;
+
+	run_sql(world,
+		"CREATE FUNCTION inbox.be_first() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+		" INSERT INTO inbox.inbox_messages (source, event_id, topic, kafka_partition,"
+		" kafka_offset, payload, payload_digest) VALUES (NEW.source, NEW.event_id,"
+		" NEW.topic, 1, 1, 'other', 'digest'); RETURN NEW; END $$");
+	run_sql(world, "CREATE TRIGGER be_first BEFORE INSERT ON inbox.inbox_messages FOR EACH ROW"
+		       " WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION inbox.be_first()");
+	ADD(world, .id = "a");
+	must_store(world);
+	assert_int_equal(result_of(world, 0), ROW_CONFLICT);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_messages"), 1);
+	assert_int_equal(ask(world, "SELECT count(*) FROM inbox.inbox_conflicts"), 1);
+	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 1);
+}
+
 static void a_second_copy_is_a_duplicate(void **state)
 {
 	struct world *world = *state;
@@ -910,6 +948,8 @@ int main(void)
 		TEST(a_new_row_is_born_claimed),
 		TEST(a_row_is_stored_unchanged),
 		TEST(records_with_the_same_coordinates_are_distinguished_by_id),
+		TEST(a_row_alone_is_stored_by_one_statement),
+		TEST(an_event_that_comes_at_the_same_time_is_compared),
 		TEST(a_second_copy_is_a_duplicate),
 		TEST(the_same_id_with_another_payload_is_kept_as_a_conflict),
 		TEST(a_recently_stored_event_is_not_queried),

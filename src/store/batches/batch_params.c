@@ -74,37 +74,62 @@ static const struct message *without_values(struct message *room, const struct m
 	return room;
 }
 
+/* The columns of a message, without its consumer. */
+struct message_arrays {
+	int source;
+	int event_id;
+	int event_type;
+	struct record_arrays record;
+	int digest;
+};
+
+static struct message_arrays open_messages(struct params *params)
+{
+	struct message_arrays arrays;
+
+	arrays.source = params_array(params, ARRAY_TEXT);
+	arrays.event_id = params_array(params, ARRAY_TEXT);
+	arrays.event_type = params_array(params, ARRAY_TEXT);
+	arrays.record = open_record(params, false);
+	arrays.digest = params_array(params, ARRAY_BYTEA);
+	return arrays;
+}
+
+/* `bare_id`: NULL, or the id of a row that has the simplest values in place of its own. */
+static void add_message(struct params *params, const struct message_arrays *arrays,
+	const struct message *message, const char *bare_id)
+{
+	struct message simple;
+
+	array_text(params, arrays->source, message->source);
+	array_text(params, arrays->event_id, bare_id != NULL ? bare_id : message->event_id);
+	array_text(params, arrays->event_type, message->type);
+	add_record(params, &arrays->record,
+		bare_id != NULL ? without_values(&simple, message) : message);
+	add_digest(params, arrays->digest, message);
+}
+
 void fill_messages(struct batch_writer *writer, const struct batch *batch, const size_t *items,
 	size_t count, bool bare)
 {
 	struct params *params = &writer->params;
-	int source, event_id, event_type, digest, placement, asks, consumer;
+	struct message_arrays arrays;
+	int placement, asks, consumer;
 	bool any_asks = false;
-	struct record_arrays record;
 	char id[40]; /* looks like any UUID; no other instance inserts it */
 
 	(void)snprintf(id, sizeof(id), "00000000-0000-4000-8000-0000%08" PRIx32,
 		(uint32_t)writer->instance);
 	params_reset(params);
 	params_int(params, writer->instance);
-	source = params_array(params, ARRAY_TEXT);
-	event_id = params_array(params, ARRAY_TEXT);
-	event_type = params_array(params, ARRAY_TEXT);
-	record = open_record(params, false);
-	digest = params_array(params, ARRAY_BYTEA);
+	arrays = open_messages(params);
 	placement = params_array(params, ARRAY_SMALLINT);
 	asks = params_array(params, ARRAY_SMALLINT);
 	consumer = params_array(params, ARRAY_TEXT);
 	for (size_t i = 0; i < count; i++) {
 		const struct batch_row *row = &batch->rows[items[i]];
-		struct message simple;
 
-		array_text(params, source, row->message->source);
-		array_text(params, event_id, bare ? id : row->message->event_id);
-		array_text(params, event_type, row->message->type);
-		add_record(params, &record,
-			bare ? without_values(&simple, row->message) : row->message);
-		add_digest(params, digest, row->message);
+		add_message(params, &arrays, row->message, bare ? id : NULL);
 		array_smallint(params, placement, (int16_t)row->placement.kind);
 		array_smallint(params, asks, (int16_t)row->placement.asks);
 		array_text(params, consumer, row->message->consumer);
@@ -305,5 +330,21 @@ int fill_updates(struct batch_writer *writer, const struct batch *batch, struct 
 	params_reset(&writer->params);
 	params_int(&writer->params, writer->instance);
 	add_updates(&writer->params, updates, batch->update_count);
+	return 0;
+}
+
+int fill_single(
+	struct batch_writer *writer, const struct batch *batch, size_t item, struct err *err)
+{
+	const struct message *message = batch->rows[item].message;
+	int r = fill_updates(writer, batch, err);
+	struct message_arrays arrays;
+
+	if (r != 0)
+		return r;
+	arrays = open_messages(&writer->params);
+	add_message(&writer->params, &arrays, message, NULL);
+	array_text(&writer->params, params_array(&writer->params, ARRAY_TEXT), message->consumer);
+	params_bigint(&writer->params, writer->floor);
 	return 0;
 }

@@ -1,6 +1,7 @@
 /*
  * Runs the transaction of a batch. The normal case takes two pipelines (ADR 10): everything up to the rows of the
- * INSERT, then COMMIT. Only if PostgreSQL refuses a value, the batch starts again under savepoints
+ * INSERT, then COMMIT. A batch of a single row takes one (ADR 48): its statement does everything or nothing, and in the
+ * second case the batch begins again with two pipelines. Only if PostgreSQL refuses a value, the batch starts again under savepoints
  * and is halved until the row that cannot be stored is alone. It becomes a reject only if PostgreSQL
  * accepts another row of the batch, or this one without its values. A reject whose values are good holds back the later
  * records of its lane (held_rows.c).
@@ -540,6 +541,39 @@ static int send_all(struct batch_writer *writer, const struct batch *batch, stru
 	return r != 0 ? r : db_send(writer->db, err);
 }
 
+/* send_all() unless PostgreSQL does not accept a statement of this size: then write_bisected() sends parts of it. */
+static int send_plain(struct batch_writer *writer, const struct batch *batch, struct err *err)
+{
+	int r = send_all(writer, batch, err);
+
+	writer->single = false;
+	writer->unsendable = r < 0 && db_is_open(writer->db) && db_error_is_data(writer->db, err);
+	return writer->unsendable ? 0 : r;
+}
+
+/* The outcome of a batch for the result of its COMMIT. The two enumerations overlap. */
+static int commit_outcome(int r)
+{
+	return r == DB_COMMIT_UNKNOWN ? WRITER_UNKNOWN : r;
+}
+
+static void announce_commit(const struct batch_writer *writer)
+{
+	if (writer->about_to_commit != NULL)
+		writer->about_to_commit(writer->arg);
+}
+
+static int start_single(struct batch_writer *writer, const struct batch *batch, struct err *err)
+{
+	int r;
+
+	announce_commit(writer);
+	r = commit_outcome(single_row_send(writer, batch, err));
+	if (r == 0 || !db_is_open(writer->db) || !db_error_is_data(writer->db, err))
+		return r;
+	return send_plain(writer, batch, err);
+}
+
 /* The transaction starts again, now with savepoints. */
 static int store_bisected(const struct writing *w, struct err *err)
 {
@@ -559,6 +593,18 @@ static int store_bisected(const struct writing *w, struct err *err)
 	if (r == 0)
 		r = held_rows_find(writer, w->batch, err);
 	return r != 0 ? r : write_bisected(w, writer->items, writer->item_count, err);
+}
+
+/* True when the batch is stored, or has failed with `*r`. Otherwise nothing is stored, and the batch was sent again. */
+static bool receive_single(
+	struct batch_writer *writer, struct batch *batch, int *r, struct err *err)
+{
+	*r = commit_outcome(single_row_receive(writer, batch, err));
+	if (writer->answered || *r > 0 || (*r < 0 && !db_error_may_be_row(err)))
+		return true;
+	opening_fini(&writer->opening);
+	*r = send_plain(writer, batch, err);
+	return *r != 0;
 }
 
 static int store_messages(struct batch_writer *writer, struct batch *batch, struct err *err)
@@ -642,8 +688,7 @@ static int write_all(struct batch_writer *writer, struct batch *batch, struct er
 		return classified(writer, r, err);
 	}
 	FAULT_POINT("after_insert_before_commit");
-	if (writer->about_to_commit != NULL)
-		writer->about_to_commit(writer->arg);
+	announce_commit(writer);
 	return 0;
 }
 
@@ -664,11 +709,13 @@ int batch_writer_start(struct batch_writer *writer, struct batch *batch, struct 
 	writer->odd = (struct err)ERR_INIT;
 	writer->proved = false;
 	r = select_rows(batch, ROW_UNKNOWN, &writer->items, &writer->item_count, err);
-	if (r == 0 && !savepoints)
-		r = send_all(writer, batch, err);
-	writer->unsendable = savepoints ||
-			     (r < 0 && db_is_open(writer->db) && db_error_is_data(writer->db, err));
-	if (r == 0 || writer->unsendable)
+	writer->unsendable = savepoints;
+	writer->single = r == 0 && !savepoints && single_row_applies(writer, batch);
+	if (writer->single)
+		r = start_single(writer, batch, err);
+	else if (r == 0 && !savepoints)
+		r = send_plain(writer, batch, err);
+	if (r == 0)
 		return 0;
 	drop_pipeline(writer);
 	db_rollback(writer->db);
@@ -685,19 +732,23 @@ bool batch_writer_poll(struct batch_writer *writer)
 	return writer->unsendable || db_poll(writer->db);
 }
 
-/* The outcome of a batch for the result of its COMMIT. The two enumerations overlap. */
-static int commit_outcome(int r)
-{
-	return r == DB_COMMIT_UNKNOWN ? WRITER_UNKNOWN : r;
-}
-
 int batch_writer_receive(struct batch_writer *writer, struct batch *batch, struct err *err)
 {
 	struct err own = ERR_INIT;
-	int r = write_all(writer, batch, err == NULL ? &own : err);
+	struct err *words = err == NULL ? &own : err;
+	int r = 0;
 
-	if (r == 0)
-		r = commit_outcome(db_commit_ahead(writer->db, err));
+	writer->answered = false;
+	if (writer->single && receive_single(writer, batch, &r, words)) {
+		drop_pipeline(writer);
+		if (r != 0)
+			db_rollback(writer->db);
+		r = classified(writer, r, words);
+	} else {
+		r = write_all(writer, batch, words);
+		if (r == 0)
+			r = commit_outcome(db_commit_ahead(writer->db, words));
+	}
 	writer->committing = r == 0;
 	writer->committing_highest = writer->batch_highest;
 	if (r != 0)
@@ -709,8 +760,9 @@ int batch_writer_receive(struct batch_writer *writer, struct batch *batch, struc
  * watermark update starts where the one of this batch would have ended. */
 int batch_writer_committed(struct batch_writer *writer, struct batch *batch, struct err *err)
 {
-	int r = db_committed(writer->db, err);
+	int r = writer->answered ? 0 : db_committed(writer->db, err);
 
+	writer->answered = false;
 	FAULT_POINT("after_commit_before_offset");
 	writer->committing = false;
 	if (r == 0 && !FAULT_ERROR("error_after_store")) {

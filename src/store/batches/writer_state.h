@@ -32,6 +32,8 @@ struct batch_writer {
 	struct opening opening;
 	size_t *items; /* indexes of the rows that were sent with it */
 	size_t item_count;
+	bool single;     /* the batch was sent as a whole, see insert_single.sql */
+	bool answered;   /* its COMMIT, too */
 	bool unsendable; /* the statement is larger than PostgreSQL accepts: bisect */
 	bool damaged;    /* the sequence went backwards: see WRITER_DAMAGED */
 	bool isolating;  /* see batch_writer_isolate() */
@@ -57,12 +59,24 @@ void fill_held(struct batch_writer *writer, const struct batch *batch);
 /* `bare`: with the simplest id, key, headers and payload in place of their own. */
 void fill_messages(struct batch_writer *writer, const struct batch *batch, const size_t *items,
 	size_t count, bool bare);
+/* The parameters of insert_single: a watermark update and a row. */
+int fill_single(
+	struct batch_writer *writer, const struct batch *batch, size_t item, struct err *err);
 /* `bare`: likewise, but with their own ids. */
 void fill_conflicts(struct batch_writer *writer, const struct batch *batch, const size_t *items,
 	size_t count, bool bare);
 /* `bare`: only the coordinates and the reason. */
 void fill_rejects(struct batch_writer *writer, const struct batch *batch, const size_t *items,
 	size_t count, bool bare);
+
+/* single_row.c */
+
+/* True if the batch consists of one row that is born claimed, and probably is no repeat. */
+bool single_row_applies(const struct batch_writer *writer, const struct batch *batch);
+/* Sends the statement, which also commits. Returns as db_commit_send(). */
+int single_row_send(struct batch_writer *writer, const struct batch *batch, struct err *err);
+/* Returns as db_commit_receive(). writer->answered: the row is stored. Otherwise nothing is, unless the result is unknown. */
+int single_row_receive(struct batch_writer *writer, struct batch *batch, struct err *err);
 
 /* held_rows.c */
 

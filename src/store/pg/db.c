@@ -14,16 +14,16 @@
 #include "queries.h"
 #include "report/meters.h"
 #include "store/pg/pipeline.h"
+#include "store/pg/settings.h"
 #include "store/pg/statements.h"
 
 /* The client waits longer than statement_timeout, so that the server's own error arrives first: half as long again, within
  * these limits. */
-#define EXTRA_LEAST_MS 500
-#define EXTRA_MOST_MS  2000
-#define NO_LIMIT_MS    (INT64_C(1) << 40)
-#define REST_AFTER_MS  60000
-#define REST_MOST_MS   240000
-#define READ_LOCK_MS   100
+#define EXTRA_LEAST_MS  500
+#define EXTRA_MOST_MS   2000
+#define NO_LIMIT_MS     (INT64_C(1) << 40)
+#define REST_AFTER_MS   60000
+#define REST_MOST_MS    240000
 
 /* Roles and databases may have other defaults. A batch that is retried needs READ COMMITTED: it
  * must see what another transaction committed in the meantime. */
@@ -48,16 +48,6 @@ struct connection_gauge {
 	enum connection_state state;
 };
 
-/* How the statements of the transaction are planned (plan_cache_mode), as far as it is set. Named statements want generic
- * plans, which are made once a connection. All others are planned for their parameters. */
-enum plans {
-	PLANS_NONE,  /* there is no transaction */
-	PLANS_UNSET, /* there is one, and its settings are not queued */
-	PLANS_CUSTOM,
-	PLANS_GENERIC,
-	PLANS_KINDS,
-};
-
 /*
  * A session that no pooler shares is our own. It keeps the settings, so that a transaction need not set them, and a
  * transaction of a single pipeline needs neither BEGIN nor COMMIT: PostgreSQL executes a pipeline up to its Sync as one
@@ -74,9 +64,7 @@ struct db {
 	struct statements *statements;
 	struct connection_gauge gauge;
 	char *schema;
-	/* the statements that set the timeouts, and how to plan; [true] for db_begin_reading() */
-	char settings[2][PLANS_KINDS][512];
-	char session_settings[640]; /* the same for a session of our own */
+	struct transaction_settings settings;
 	struct own_session session;
 	bool begun; /* BEGIN is queued or sent */
 	int64_t timeout_ms;
@@ -123,46 +111,6 @@ static void gauge_move(struct connection_gauge *gauge, enum connection_state sta
 	gauge_add(gauge, 1);
 }
 
-/* Every statement here is written for an index and reads few rows. Sequential scans are therefore
- * disabled, whatever the statistics say at the moment. JIT compilation would cost more than it saves.
- * Neither is true of the user's functions. Where row-level security hides rows, a statement would find nothing and
- * seem to succeed: with row_security = off it fails. */
-static void write_setting_list(char *out, size_t size, const struct db_options *options,
-	int64_t lock_timeout_ms, const char *local, const char *more)
-{
-	char planner[256] = "";
-
-	if (!options->user_functions)
-		(void)snprintf(planner, sizeof(planner),
-			", set_config('lock_timeout', '%" PRId64
-			"', %s), set_config('enable_seqscan', 'off', %s),"
-			" set_config('jit', 'off', %s), set_config('row_security', 'off', %s)",
-			lock_timeout_ms, local, local, local, local);
-	(void)snprintf(out, size,
-		"SELECT set_config('idle_in_transaction_session_timeout', '%" PRId64 "', %s),"
-		" set_config('statement_timeout', '%" PRId64 "', %s)%s%s",
-		options->idle_timeout_ms, local, options->statement_timeout_ms, local, planner,
-		more);
-}
-
-static void write_settings(struct db *db, const struct db_options *options)
-{
-	static const char *const plans[PLANS_KINDS] = { [PLANS_CUSTOM] = "",
-		[PLANS_GENERIC] = ", set_config('plan_cache_mode', 'force_generic_plan', true)" };
-
-	for (int kind = PLANS_CUSTOM; kind < PLANS_KINDS; kind++) {
-		write_setting_list(db->settings[false][kind], sizeof(db->settings[false][kind]),
-			options, options->lock_timeout_ms, "true", plans[kind]);
-		write_setting_list(db->settings[true][kind], sizeof(db->settings[true][kind]),
-			options, READ_LOCK_MS, "true", plans[kind]);
-	}
-	write_setting_list(db->session_settings, sizeof(db->session_settings), options,
-		options->lock_timeout_ms, "false",
-		", set_config('plan_cache_mode', 'force_generic_plan', false)"
-		", set_config('default_transaction_isolation', 'read committed', false)"
-		", set_config('default_transaction_read_only', 'off', false)");
-}
-
 /* How long the client waits for an answer. */
 static int64_t answer_timeout_ms(const struct db_options *options)
 {
@@ -184,7 +132,7 @@ int db_new(struct db **out, const struct db_options *options, struct err *err)
 
 	if (db == NULL)
 		return err_memory(err);
-	write_settings(db, options);
+	settings_write(&db->settings, options);
 	db->rest_after_ms = REST_AFTER_MS;
 	db->stores = options->stores;
 	db->user_functions = options->user_functions;
@@ -327,7 +275,7 @@ static int ask_name(struct db *db, bool *renamed, struct err *err)
 /* Before the first transaction, because default_transaction_isolation concerns only later ones. */
 static int set_session(struct db *db, struct err *err)
 {
-	int r = queue_plain(db, db->session_settings, err);
+	int r = queue_plain(db, db->settings.session, err);
 
 	if (r == 0)
 		r = run_pipeline(db, err);
@@ -491,7 +439,7 @@ static int queue_plans(struct db *db, bool named, struct err *err)
 	int r = 0;
 
 	if (db->plans == PLANS_UNSET && db->session.is_own && !db->reading) {
-		statement.sql = db->session_settings;
+		statement.sql = db->settings.session;
 		db->session.setting = clock_now_ms() - db->session.set_ms >= SETTINGS_AGE_MS;
 		db->plans = PLANS_GENERIC;
 		if (db->session.setting)
@@ -500,7 +448,7 @@ static int queue_plans(struct db *db, bool named, struct err *err)
 	if (r != 0 || db->plans == plans)
 		return r;
 	statement.sql =
-		db->plans == PLANS_UNSET ? db->settings[db->reading][plans] : changes[plans];
+		db->plans == PLANS_UNSET ? db->settings.of[db->reading][plans] : changes[plans];
 	db->plans = plans;
 	return pipeline_queue(db->pipeline, &statement, NULL, NULL, err);
 }

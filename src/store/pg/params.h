@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 
-#define PARAMS_MAX 20
+#define PARAMS_MAX 28
 
 struct params {
 	int count;
