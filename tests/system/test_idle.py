@@ -31,8 +31,8 @@ EXPECTED = {
     r"SELECT set_config\('lock_timeout'": (0, 4),
     r"SELECT set_config\('plan_cache_mode'": (0, 12),
     r"SELECT set_config\('idle_in_transaction_session_timeout'": (10, 40),
-    r"BEGIN ": (4, 24),
-    r"COMMIT": (4, 24),
+    r"BEGIN": (0, 12),
+    r"COMMIT": (0, 12),
 }
 RETENTION = {
     r"SELECT r\.elected": (2, 8),
@@ -87,11 +87,11 @@ def test_an_idle_sidecar_makes_one_transaction_a_second_and_finds_a_due_row(star
 @pytest.mark.slow
 def test_an_idle_sidecar_keeps_three_connections_and_stores_over_a_new_one(
         start_inboxd, handler, streams, topic, inbox, postgres_server, database):
-    """One each for the heartbeat, retention and a worker. Many messages make both workers work at the same time."""
+    """One each for the heartbeat, retention and a worker. Before, there is that of ingest, and perhaps that of another worker."""
     sidecar = start_inboxd(worker={"connections": 2})
     client = handler(sidecar, always(DONE))
     streams.events(topic, [f"e{number}" for number in range(5000)])
-    eventually(lambda: connections(inbox) == 5)
+    eventually(lambda: connections(inbox) >= 4)
     inbox.wait_processed(5000)
     statements = Statements(postgres_server, database)
     eventually(lambda: connections(inbox) == 3, timeout=REST_AFTER_SECONDS + 60)
@@ -117,7 +117,7 @@ def of_kinds(statements, kinds):
 @pytest.mark.slow
 def test_an_idle_sidecar_sends_three_statements_a_second_and_one_of_two_runs_retention(
         start_inboxd, handler, streams, topic, inbox, postgres_server, database):
-    """With BEGIN, settings and COMMIT. The second sidecar has no connection for retention."""
+    """With their settings. The second sidecar has no connection for retention."""
     statements = Statements(postgres_server, database)
     for _ in range(2):
         handler(start_inboxd(DEFAULTS), always(DONE))
@@ -133,6 +133,6 @@ def test_an_idle_sidecar_sends_three_statements_a_second_and_one_of_two_runs_ret
     (other,) = sent.values()
     assert of_kinds(elected, EXPECTED | RETENTION) == []
     assert of_kinds(other, EXPECTED) == []
-    assert len(elected) < 3.5 * WINDOW_SECONDS, "about 2.7 a second"
-    assert len(other) < 2.9 * WINDOW_SECONDS, "about 2.1 a second"
+    assert len(elected) < 2.9 * WINDOW_SECONDS, "about 2.1 a second"
+    assert len(other) < 2.4 * WINDOW_SECONDS, "about 1.6 a second"
     assert connections(inbox) == 5

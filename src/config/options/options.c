@@ -196,7 +196,7 @@ const struct option option_table[] = {
 		.command = true, AT(kafka_oauth_token_command),
 		.help = "Program that prints the token for `sasl.mechanism: OAUTHBEARER`, as an "
 			"absolute path, and its arguments. Only root and the user of inboxd may be able "
-			"to write the program and the directories above it. It prints "
+			"to write the program, links to it, and the directories above them. It prints "
 			"`{\"token\": TEXT, \"expires_at_ms\": NUMBER, \"principal\": TEXT, "
 			"\"extensions\": {NAME: TEXT}}` and ends with exit code 0 within 20 seconds. "
 			"For a JSON Web Token, `token` alone will do. See *Logins at clouds* in "

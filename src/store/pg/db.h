@@ -4,7 +4,7 @@
  *
  * Correctness never depends on session state (rule R19), so that a pooler may sit in between: there, every
  * transaction sets its own lock_timeout, idle_in_transaction_session_timeout and statement_timeout. A session that no
- * pooler shares keeps them, and gets them again each second (ADR 47). If the session does not know a named statement, the
+ * pooler shares keeps them, and gets them again each second (ADR 48). If the session does not know a named statement, the
  * transaction fails as a whole and is repeated with unnamed ones (PG_ERROR_STALE).
  *
  * A fault is FAULT_DATABASE. err->state is the SQLSTATE, or "" when the connection itself failed.
