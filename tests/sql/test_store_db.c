@@ -198,7 +198,6 @@ static void a_read_without_begin_waits_a_moment_for_a_lock_and_leaves_no_setting
 	struct world *world = *state;
 	CLEANUP(db_freep) struct db *other = a_db(world, &no_settings, 20000);
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
 	OK(db_open(other, &err));
 	OK(db_begin(other, &err));

@@ -88,6 +88,39 @@ static void an_event_that_comes_at_the_same_time_is_compared(void **state)
 	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 1);
 }
 
+static void add_trigger(struct world *world, const char *body)
+{
+	run_sql(world,
+		"CREATE FUNCTION inbox.change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %s "
+		"END $$",
+		body);
+	run_sql(world, "CREATE TRIGGER change BEFORE INSERT ON inbox.inbox_messages FOR EACH ROW"
+		       " EXECUTE FUNCTION inbox.change()");
+}
+
+/* It is stored with the statements for many rows, which know what the trigger did. */
+static void a_row_alone_that_a_trigger_delays_is_not_claimed(void **state)
+{
+	struct world *world = *state;
+
+	add_trigger(world, "NEW.available_at := now() + interval '1 hour'; NEW.claimed_by := NULL;"
+			   " NEW.delivery_count := 0; RETURN NEW;");
+	ADD(world, .id = "a");
+	must_store(world);
+	assert_int_equal(result_of(world, 0), ROW_STORED);
+}
+
+static void a_row_alone_that_a_trigger_leaves_out_is_passed(void **state)
+{
+	struct world *world = *state;
+
+	add_trigger(world, "RETURN NULL;");
+	ADD(world, .id = "a");
+	must_store(world);
+	assert_int_equal(result_of(world, 0), ROW_DUPLICATE);
+	assert_int_equal(ask(world, "SELECT next_offset FROM inbox.inbox_offsets"), 1);
+}
+
 static void a_second_copy_is_a_duplicate(void **state)
 {
 	struct world *world = *state;
@@ -950,6 +983,8 @@ int main(void)
 		TEST(records_with_the_same_coordinates_are_distinguished_by_id),
 		TEST(a_row_alone_is_stored_by_one_statement),
 		TEST(an_event_that_comes_at_the_same_time_is_compared),
+		TEST(a_row_alone_that_a_trigger_delays_is_not_claimed),
+		TEST(a_row_alone_that_a_trigger_leaves_out_is_passed),
 		TEST(a_second_copy_is_a_duplicate),
 		TEST(the_same_id_with_another_payload_is_kept_as_a_conflict),
 		TEST(a_recently_stored_event_is_not_queried),

@@ -8,7 +8,8 @@
 -- $19 timestamp, $20 key, $21 headers, $22 payload, $23 digest, $24 consumer: arrays of one element. $25: the seq of the row must be
 -- above it.
 -- No ON CONFLICT: if another instance inserts the same event at this moment, the watermark must not move, because the payloads
--- are not compared. The unique violation undoes it, and so does the division by zero below.
+-- are not compared. The unique violation undoes it. A trigger of the user may change the row or leave it out; then the division by
+-- zero undoes the statement, and so it does if the seq is too low.
 WITH lease AS MATERIALIZED (
     SELECT id FROM inbox.inbox_instances
     -- include: lease
@@ -24,12 +25,16 @@ WITH lease AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM inbox.inbox_messages m
                       WHERE m.event_id = ($14::text[])[1] AND m.source = ($13::text[])[1] AND m.consumer = ($24::text[])[1])
     RETURNING o.owner
+), stored AS (
+    INSERT INTO inbox.inbox_messages
+        (source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp,
+         key, headers, payload, payload_digest, consumer, claimed_by, delivery_count)
+    SELECT ($13::text[])[1], ($14::text[])[1], ($15::text[])[1], ($16::text[])[1], ($17::int[])[1], ($18::bigint[])[1],
+           ($19::timestamptz[])[1], ($20::bytea[])[1], ($21::jsonb[])[1], ($22::bytea[])[1], ($23::bytea[])[1],
+           ($24::text[])[1], moved.owner, 1
+    FROM moved
+    RETURNING seq, seq > $25::bigint AND claimed_by = $1::int AND delivery_count = 1 AND available_at IS NULL
+                   AND processed_at IS NULL AND dead_at IS NULL AS as_sent
 )
-INSERT INTO inbox.inbox_messages
-    (source, event_id, event_type, topic, kafka_partition, kafka_offset, kafka_timestamp,
-     key, headers, payload, payload_digest, consumer, claimed_by, delivery_count)
-SELECT ($13::text[])[1], ($14::text[])[1], ($15::text[])[1], ($16::text[])[1], ($17::int[])[1], ($18::bigint[])[1],
-       ($19::timestamptz[])[1], ($20::bytea[])[1], ($21::jsonb[])[1], ($22::bytea[])[1], ($23::bytea[])[1],
-       ($24::text[])[1], moved.owner, 1
-FROM moved
-RETURNING CASE WHEN seq > $25::bigint THEN seq ELSE seq / 0 END
+SELECT CASE WHEN stored.as_sent THEN stored.seq ELSE moved.owner / 0 END
+FROM moved LEFT JOIN stored ON true

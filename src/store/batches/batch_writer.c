@@ -557,18 +557,10 @@ static int commit_outcome(int r)
 	return r == DB_COMMIT_UNKNOWN ? WRITER_UNKNOWN : r;
 }
 
-static void announce_commit(const struct batch_writer *writer)
-{
-	if (writer->about_to_commit != NULL)
-		writer->about_to_commit(writer->arg);
-}
-
 static int start_single(struct batch_writer *writer, const struct batch *batch, struct err *err)
 {
-	int r;
+	int r = commit_outcome(single_row_send(writer, batch, err));
 
-	announce_commit(writer);
-	r = commit_outcome(single_row_send(writer, batch, err));
 	if (r == 0 || !db_is_open(writer->db) || !db_error_is_data(writer->db, err))
 		return r;
 	return send_plain(writer, batch, err);

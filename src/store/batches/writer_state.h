@@ -32,11 +32,12 @@ struct batch_writer {
 	struct opening opening;
 	size_t *items; /* indexes of the rows that were sent with it */
 	size_t item_count;
-	bool single;     /* the batch was sent as a whole, see insert_single.sql */
-	bool answered;   /* its COMMIT, too */
-	bool unsendable; /* the statement is larger than PostgreSQL accepts: bisect */
-	bool damaged;    /* the sequence went backwards: see WRITER_DAMAGED */
-	bool isolating;  /* see batch_writer_isolate() */
+	bool single;            /* the batch was sent as a whole, see insert_single.sql */
+	bool answered;          /* its COMMIT, too */
+	int64_t single_from_ms; /* not before this time, because the statement has failed */
+	bool unsendable;        /* the statement is larger than PostgreSQL accepts: bisect */
+	bool damaged;           /* the sequence went backwards: see WRITER_DAMAGED */
+	bool isolating;         /* see batch_writer_isolate() */
 	bool isolate_next;
 	bool commit_refused; /* the last attempt failed at its COMMIT */
 	bool accepts;   /* PostgreSQL accepted a row of the kind that is written, or a bare one */
@@ -68,6 +69,13 @@ void fill_conflicts(struct batch_writer *writer, const struct batch *batch, cons
 /* `bare`: only the coordinates and the reason. */
 void fill_rejects(struct batch_writer *writer, const struct batch *batch, const size_t *items,
 	size_t count, bool bare);
+
+/* Tells that a COMMIT is sent next. */
+static inline void announce_commit(const struct batch_writer *writer)
+{
+	if (writer->about_to_commit != NULL)
+		writer->about_to_commit(writer->arg);
+}
 
 /* single_row.c */
 

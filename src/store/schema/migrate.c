@@ -136,6 +136,8 @@ static int run_init(struct run *run, const struct db_options *options,
 	own.application = "inboxd/migrate";
 	own.lock_timeout_ms = LOCK_MS;
 	own.statement_timeout_ms = 0;
+	/* an index is built outside of a transaction, for as long as it takes: no setting may stay in the session */
+	own.prepare = PREPARE_NEVER;
 	r = db_new(&run->db, &own, err);
 	if (r == 0)
 		r = db_new(&run->builder, &own, err);
