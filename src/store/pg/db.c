@@ -291,8 +291,10 @@ static int find_pooler(struct db *db, struct err *err)
 	int r = ask_process(db, &names, err);
 
 	pipeline_name_statements(db->pipeline, true);
-	if (r == 0)
-		r = names ? set_session(db, err) : ask_name(db, &names, err);
+	if (r == 0 && !names)
+		r = ask_name(db, &names, err);
+	else if (r == 0 && pipeline_reports_late_faults())
+		r = set_session(db, err);
 	pipeline_name_statements(db->pipeline, names);
 	return db_is_open(db) ? 0 : r;
 }

@@ -146,6 +146,14 @@ bool pipeline_names(const struct pipeline *pipeline)
 	return pipeline->names;
 }
 
+bool pipeline_reports_late_faults(void)
+{
+	static const int first_minor[] = { [14] = 11, [15] = 6, [16] = 2 };
+	const int major = PQlibVersion() / 10000;
+
+	return major > 16 || (major >= 14 && PQlibVersion() % 10000 >= first_minor[major]);
+}
+
 bool pipeline_is_process(const struct pipeline *pipeline, int64_t pid)
 {
 	return pipeline->conn != NULL && PQbackendPID(pipeline->conn) == pid;

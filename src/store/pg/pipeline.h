@@ -44,6 +44,9 @@ void pipeline_interrupt(struct pipeline *pipeline);
  */
 void pipeline_name_statements(struct pipeline *pipeline, bool names);
 bool pipeline_names(const struct pipeline *pipeline);
+/* Whether this libpq reports a fault that comes with the Sync, as one of a deferred constraint does without a COMMIT. Before 14.11,
+ * 15.6 and 16.2 it loses the Sync, and a pipeline never ends. */
+bool pipeline_reports_late_faults(void);
 /* True when the process that libpq could cancel is the one with this process id: no pooler is in between. */
 bool pipeline_is_process(const struct pipeline *pipeline, int64_t pid);
 
