@@ -310,7 +310,11 @@ def test_as_process_1_it_takes_the_status_of_what_the_command_has_left(make_inbo
     program = sidecar.program
     wrapper = pathlib.Path(sidecar.directory, "as-process-1")
     rights = "" if os.geteuid() == 0 else "--user --map-root-user"
-    wrapper.write_text(f'#!/bin/sh\nexec unshare {rights} --pid --fork --kill-child --mount-proc {program} "$@"\n')
+    alone = f"unshare {rights} --pid --fork --kill-child --mount-proc"
+    tried = subprocess.run(f"{alone} true", shell=True, capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"this machine lets nobody be process 1: {tried.stderr.strip()}")
+    wrapper.write_text(f'#!/bin/sh\nexec {alone} {program} "$@"\n')
     wrapper.chmod(0o755)
     sidecar.program = str(wrapper)
     sidecar.start(ready=False)
