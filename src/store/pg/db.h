@@ -102,9 +102,9 @@ int db_run(struct db *db, enum query query, const struct params *params, struct 
 	struct err *err);
 
 /*
- * Statements that only read, without BEGIN and COMMIT: two statements less. db_begin_reading() queues the settings, db_queue() the
- * statements, and db_flush() sends them and ends the transaction that PostgreSQL makes of one pipeline. Its isolation and access
- * mode are those of the role, and a statement waits for the lock of a table for a tenth of a second only.
+ * Statements that only read, without BEGIN and COMMIT also behind a pooler. db_begin_reading() queues the settings, db_queue() the
+ * statements, and db_flush() sends them and ends the transaction that PostgreSQL makes of one pipeline. Behind a pooler, its isolation
+ * and access mode are those of the role. A statement waits for the lock of a table for a tenth of a second only.
  * db_read() does this with one statement, and repeats it like db_run().
  */
 int db_begin_reading(struct db *db, struct err *err);
