@@ -8,7 +8,6 @@
 #include "base/cleanup.h"
 #include "base/text/numbers.h"
 #include "ingest/ingest.h"
-#include "ingest/kafka/broker_query.h"
 #include "ingest/kafka/commands/advertised.h"
 #include "ingest/kafka/commands/probe.h"
 #include "ingest/kafka/commands/topic_retention.h"
@@ -93,24 +92,19 @@ static int32_t broker_of(const struct rd_kafka_metadata *metadata)
 	return metadata->broker_cnt > 0 ? metadata->brokers[0].id : -1;
 }
 
-/* Who only sends events joins no group. The group's offset of any partition comes from the coordinator; which one it is has no
- * meaning. A cluster that has had no group yet needs some seconds to choose one. */
+/* A sidecar that only sends events joins no group. */
 static int check_group(
 	struct probe *probe, const struct config *config, struct buf *report, struct err *err)
 {
-	const char *group = consumer_conf_value(config, "group.id", "");
-	struct partition_offset any = { .partition = 0 };
-	int r = FAULT_KAFKA;
+	int r;
 
 	if (config_sends_only(config))
 		return 0;
-	any.topic = config->kafka_topics.items[0];
-	for (int i = 0; i < 2 && r != 0; i++)
-		r = broker_query_committed(probe_handle(probe), &any, 1, NULL);
-	if (r != 0)
-		return probe_no_coordinator(probe, group, err);
-	buf_addf(report, "group %s: its coordinator answers\n", group);
-	return 0;
+	r = probe_coordinator(probe, config->kafka_topics.items[0], err);
+	if (r == 0)
+		buf_addf(report, "group %s: its coordinator answers\n",
+			consumer_conf_value(config, "group.id", ""));
+	return r;
 }
 
 static int check_cluster(

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/text/numbers.h"
+#include "base/time/clock.h"
 #include "ingest/kafka/broker_query.h"
 #include "ingest/kafka/client.h"
 #include "ingest/kafka/consumer.h"
@@ -17,10 +19,11 @@
 
 /* Most reachable brokers answer within SOON_MS. If librdkafka has tried all brokers without success
  * by then, the probe does not wait until LATE_MS. */
-#define SOON_MS 2500
-#define LATE_MS 7500
-#define ENDS_MS 10000
-#define ERRORS  32
+#define SOON_MS              2500
+#define LATE_MS              7500
+#define COORDINATOR_AGAIN_MS 100
+#define ENDS_MS              10000
+#define ERRORS               32
 
 struct probe_error {
 	rd_kafka_resp_err_t code;
@@ -168,19 +171,41 @@ int probe_no_answer(struct probe *probe, const char *what, const char *otherwise
 			: "correct kafka.bootstrap.servers, or check the brokers and the network");
 }
 
-int probe_no_coordinator(struct probe *probe, const char *group, struct err *err)
+static bool is_group_refused(const struct probe_error *last)
 {
-	const struct probe_error *last;
+	return last != NULL && last->code == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED;
+}
 
-	poll_errors(probe);
-	last = last_error(probe);
+static int no_coordinator(
+	const struct probe_error *last, const char *group, const char *otherwise, struct err *err)
+{
 	(void)err_set(err, FAULT_KAFKA, "no coordinator of the group \"%s\" answers: %s", group,
-		last == NULL ? "no answer" : last->text);
+		last == NULL ? otherwise : last->text);
 	return err_advise(err, "%s",
-		last != NULL && last->code == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED
+		is_group_refused(last)
 			? "grant READ on the group, or correct kafka.group.id"
 			: "check the brokers, and their topic __consumer_offsets: each of its "
 			  "partitions needs a leader");
+}
+
+/* The group's offset of any partition comes from the coordinator; which one it is has no meaning. A cluster that has had no
+ * group yet creates __consumer_offsets at the first request. Until its partition is loaded, the broker answers at once that it
+ * is not the coordinator, so an answer with an error is not the end. */
+int probe_coordinator(struct probe *probe, const char *topic, struct err *err)
+{
+	const char *group = consumer_conf_value(probe->config, "group.id", "");
+	const struct timespec pause = { .tv_nsec = COORDINATOR_AGAIN_MS * 1000000L };
+	const int64_t deadline = clock_now_ms() + SOON_MS + LATE_MS;
+	struct partition_offset any = { .topic = topic };
+	struct err reason = ERR_INIT;
+
+	while (broker_query_committed(probe->kafka, &any, 1, &reason) != 0) {
+		poll_errors(probe);
+		if (is_group_refused(last_error(probe)) || clock_now_ms() >= deadline)
+			return no_coordinator(last_error(probe), group, reason.text, err);
+		(void)nanosleep(&pause, NULL);
+	}
+	return 0;
 }
 
 /* librdkafka begins each error of a connection with the name of the broker: "sasl_ssl://HOST:PORT/ID: ". */

@@ -44,8 +44,9 @@ bool probe_broker_failed(struct probe *probe, const char *broker);
 /* Sets FAULT_KAFKA: this broker, which the metadata name, did not answer; with the reason and advice. */
 int probe_unreachable(struct probe *probe, const char *broker, struct err *err);
 
-/* Sets FAULT_KAFKA: the coordinator of the group did not answer; with the reason and advice. */
-int probe_no_coordinator(struct probe *probe, const char *group, struct err *err);
+/* Asks the coordinator of the group for an offset; any topic will do. Waits up to 15 seconds, less when the group is
+ * refused. FAULT_KAFKA, with the reason and advice. */
+int probe_coordinator(struct probe *probe, const char *topic, struct err *err);
 
 /* The number of partitions of the topic. FAULT_CHECK: the topic does not exist, or it lacks this
  * partition (-1: any). FAULT_KAFKA. Waits up to ten seconds. */
