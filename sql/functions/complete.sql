@@ -31,7 +31,7 @@ END $$;
 -- The tag of a claim whose text before the tag is `signed`. Only a part of the digest: from a whole one, the digest of a longer
 -- text could be computed without the secret. The planner inserts the function into its caller.
 CREATE OR REPLACE FUNCTION inbox.claim_tag(secret bytea, signed text) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$
+LANGUAGE sql STABLE AS $$
     SELECT translate(encode(substr(sha256(secret || convert_to(signed, 'UTF8')), 1, 12), 'base64'), '+/', '-_')
 $$;
 

@@ -19,7 +19,7 @@ END $$;
 
 -- The same if the headers have none: a structured CloudEvent has it in its envelope.
 CREATE OR REPLACE FUNCTION inbox.envelope_trace(seq bigint) RETURNS jsonb
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_array(t.name, e.envelope -> t.name) ORDER BY t.name), '[]')
     FROM inbox.inbox_messages m
     CROSS JOIN LATERAL (SELECT inbox.try_json(m.payload) AS envelope OFFSET 0) e

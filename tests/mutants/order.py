@@ -289,4 +289,8 @@ MUTANTS = [
     mutant("R33", "a verdict that somebody waits for waits for others",
            edit("src/dispatch/table/settle/settle_batching.c", "(batching->prompt && coming < SETTLE_BATCH_MANY)", "(batching->prompt && coming < 0)"),
            tests=[BATCHING + "a_verdict_that_somebody_waits_for_waits_only_at_full_speed"]),
+    mutant("R33", "what is ready for one handler counts for another one",
+           edit("src/dispatch/order/handler_queues.c", "return queue != NULL && queue->ready_count >= HANDLER_QUEUE_BACKED_UP_FROM;",
+                "return queue == NULL || queue->ready_count + 1 > HANDLER_QUEUE_BACKED_UP_FROM - 16;"),
+           tests=["unit/test_handler_queues.c::a_handler_is_backed_up_by_its_own_entries_alone"]),
 ]

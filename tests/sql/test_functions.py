@@ -310,3 +310,21 @@ def test_no_function_depends_on_how_a_session_reads_backslashes(db):
     sources = db.execute("SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'inbox'::regnamespace").fetchall()
     assert len(sources) > 100
     assert [name for name, source in sources if "\\" in without_escapes(source)] == []
+
+
+def test_the_planner_inserts_short_functions_into_their_callers(db):
+    """A function that is called instead is parsed and planned again at each call. For this it has no settings, and is declared no
+    stricter than what it calls: convert_to() is STABLE."""
+    functions = db.execute("""
+        SELECT p.proname, ARRAY(SELECT format('NULL::%s', t::regtype) FROM unnest(p.proargtypes) t)
+        FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+        WHERE p.pronamespace = 'inbox'::regnamespace AND l.lanname = 'sql' AND p.proconfig IS NULL AND NOT p.prosecdef
+              AND NOT p.proretset AND p.pronargs > 0""").fetchall()
+    called = []
+    for name, nulls in functions:
+        columns = [f"c{i}" for i in range(len(nulls))]
+        plan = db.execute(f"EXPLAIN (VERBOSE, COSTS OFF) SELECT inbox.{name}({', '.join(f'r.{c}' for c in columns)})"
+                          f" FROM (SELECT {', '.join(f'{null} AS {c}' for null, c in zip(nulls, columns))} OFFSET 0) r").fetchall()
+        called += [name] if any(f"inbox.{name}(" in line for (line,) in plan) else []
+    assert len(functions) > 10
+    assert called == []

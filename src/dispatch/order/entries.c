@@ -198,12 +198,14 @@ static bool recall_next_of_lane(struct entry *entry)
 	return true;
 }
 
-/* A message has arrived behind one that a handler says it has completed: the settle that reads this does not wait. */
+/* A message has arrived behind one that a handler says it has completed: the settle that reads this does not wait, unless
+ * the message would wait behind others of the handler. */
 static void hurry_settled(struct order *order, const struct entry *behind)
 {
 	const struct entry *before = TAILQ_PREV(behind, entry_list, lane_link);
 
-	if (before == NULL || before->state != ENTRY_SETTLING || before->end != END_SETTLED)
+	if (before == NULL || before->state != ENTRY_SETTLING || before->end != END_SETTLED ||
+		handler_queue_is_backed_up(before->queue))
 		return;
 	order->verdicts.urgent |= order->verdicts.count > 0;
 	context_request_round(order->context);
@@ -357,10 +359,11 @@ static void add_verdict(struct order *order, struct entry *entry)
 	verdicts->prompt |= is_waited_for(entry);
 	if (entry->lane != NULL) {
 		bool stops = !entry->in_lane.answered && TAILQ_NEXT(entry, lane_link) != NULL;
+		bool delays = stops && !handler_queue_is_backed_up(entry->queue);
 
-		verdicts->urgent |= (stops && entry->end == END_SETTLED) ||
+		verdicts->urgent |= (delays && entry->end == END_SETTLED) ||
 				    lanes_is_half_unsettled(&order->lanes, entry->lane);
-		verdicts->prompt |= stops;
+		verdicts->prompt |= delays;
 		verdicts->stopping += stops;
 	}
 	context_request_round(order->context);

@@ -31,11 +31,11 @@ struct settle_batching {
 	size_t stopping;
 	/* Messages are ready for which max_in_flight has no room, and no settle runs that would make room. */
 	bool held_up;
-	/* A lane waits until inboxd has read whether the row is completed, or has half of the unsettled verdicts that
-	 * it may have (rule R25). */
+	/* A lane waits until inboxd has read whether the row is completed, and its next message could be delivered then; or
+	 * it has half of the unsettled verdicts that it may have (rule R25). */
 	bool urgent;
-	/* Somebody waits for a verdict: messages behind it in its lane, a claim of its row, or the new owner of its
-	 * partition. So it does not wait for others, unless SETTLE_BATCH_MANY of them are expected: where most verdicts
+	/* Somebody waits for a verdict: messages behind it in its lane that could be delivered then, a claim of its row,
+	 * or the new owner of its partition. So it does not wait for others, unless SETTLE_BATCH_MANY of them are expected: where most verdicts
 	 * are of this kind, these transactions would be small at full speed. */
 	bool prompt;
 	const struct rate *rate; /* of verdicts; borrowed */
