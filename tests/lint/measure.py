@@ -4,12 +4,18 @@
 Relies on the format that clang-format enforces. A call is the name of a function of src/ in the body of
 another one; a public function is one that is not static; a call circle is a set of .c files of which each
 calls, directly or not, each other.
+
+The statements of a function are its semicolons, without the two in the head of a `for`, and its words `if`, `for`,
+`while` and `switch`. A declaration counts; a label, an `else` and a block do not. The files of a commit are the .c
+and .h files that it changes, tests included, in the last commits (--commits) that change one of them.
 """
 
+import argparse
 import collections
 import pathlib
 import re
 import statistics
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -22,6 +28,8 @@ _TEXT = re.compile(r'"(?:\\.|[^"\\])*"')
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _STRUCT = re.compile(r"^(?:static )?(?:const )?struct (\w+) \{$(.*?)^\}", re.S | re.M)
 _FIELD = re.compile(r"[^;{}]+;")
+_LETTER = re.compile(r"'(?:\\.|[^'\\])'")
+_HEAD = re.compile(r"\b(if|for|while|switch) \(")
 
 
 class Function:
@@ -32,7 +40,10 @@ class Function:
         self.name = match[1] if match else None
         self.static = signature.startswith("static")
         self.lines = end - start + 1
-        text = _TEXT.sub('""', _COMMENT.sub("", "\n".join(lines[body:end])))
+        self.frame = body - start + 2  # the lines of the signature and of both braces
+        text = _LETTER.sub("0", _TEXT.sub('""', _COMMENT.sub("", "\n".join(lines[body:end]))))
+        heads = _HEAD.findall(text)
+        self.statements = text.count(";") - 2 * heads.count("for") + len(heads)
         self.words = collections.Counter(_WORD.findall(text))
 
 
@@ -90,7 +101,20 @@ def call_edges(functions):
     return edges
 
 
-def measure(root):
+def quantiles(values):
+    """"median / p75 / p90" of some numbers."""
+    ordered = sorted(values)
+    return " / ".join(str(ordered[int(len(ordered) * part)]) for part in (0.5, 0.75, 0.9)) if ordered else "-"
+
+
+def commit_sizes(root, commits):
+    """The number of .c and .h files in each of the last commits that change one of them."""
+    log = subprocess.run(["git", "log", "--no-merges", "-n", str(commits), "--format=%x00", "--name-only", "--", "*.c", "*.h"],
+                         cwd=root, check=False, capture_output=True, text=True).stdout
+    return [len(one.split()) for one in log.split("\0")[1:]]
+
+
+def measure(root, commits):
     texts = {str(path.relative_to(root)): path.read_text(encoding="utf-8")
              for path in sorted(root.glob("src/**/*.[ch]"))}
     functions = [one for path, text in texts.items() if path.endswith(".c") for one in functions_of(path, text)]
@@ -119,6 +143,9 @@ def measure(root):
         ".c / .h files": f"{len(texts) - len(headers)} / {len(headers)}",
         "functions; lines median / p90 / max":
             f"{len(sizes)}; {statistics.median(sizes):g} / {sizes[len(sizes) * 9 // 10]} / {sizes[-1]}",
+        "statements a function": f"{statistics.mean(one.statements for one in functions):.1f}",
+        "signatures and braces, of the lines in functions":
+            f"{100 * sum(one.frame for one in functions) / sum(sizes):.0f} %",
         "static, used once, at most 12 lines": str(len(crumbs)),
         "public functions (with one user elsewhere)": f"{len(public)} ({sum(count == 1 for count in elsewhere)})",
         "headers with one user": str(sum(includes[path.removeprefix("src/")] <= 1 for path in headers)),
@@ -126,16 +153,21 @@ def measure(root):
         "files in the largest room": "{1} ({0})".format(*rooms.most_common(1)[0]),
         "call circles (files in the largest)": f"{len(rounds)} ({len(rounds[0]) if rounds else 0})",
         "fields of the largest struct": f"{largest[0]} ({largest[1]})",
+        f".c/.h files a commit (last {commits}): median / p75 / p90": quantiles(commit_sizes(root, commits)),
     }
 
 
-def main(arguments):
-    roots = [pathlib.Path(name) for name in arguments] or [pathlib.Path(__file__).resolve().parents[2]]
-    columns = [measure(root) for root in roots]
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("directories", nargs="*", type=pathlib.Path, metavar="DIRECTORY",
+                        default=[pathlib.Path(__file__).resolve().parents[2]])
+    parser.add_argument("--commits", type=int, default=100, help="count the files of the last N commits", metavar="N")
+    options = parser.parse_args()
+    columns = [measure(root, options.commits) for root in options.directories]
     width = max(map(len, columns[0]))
     for name in columns[0]:
         print(f"{name:<{width}}  " + "  ".join(f"{column[name]:<24}" for column in columns).rstrip())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
