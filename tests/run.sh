@@ -49,7 +49,7 @@ usage() {
 		  KAFKA_VERSION   3.9 or 4.1 instead of 4.4, likewise
 		  VERSIONS        only these, e.g. "postgres-18 kafka-3.9"
 		  LIBRDKAFKA_TESTS  with librdkafka-shipped only these files of system, e.g. "start_position dead_topic"
-		  MUTANTS         only mutants whose name has one of these words, e.g. "R12 R13"
+		  MUTANTS         only mutants whose name has one of these words, e.g. "R12 R13", or whose file, e.g. "store/batches"
 		  INBOXD_KEEP=1   keep the servers' and sidecars' directories under /tmp
 	END
 }

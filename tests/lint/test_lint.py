@@ -22,7 +22,7 @@ import rule_sql
 import rule_style
 import rule_waits
 from mutants import ALL
-from mutants.mutant import ROOT
+from mutants.mutant import ROOT, edit, pattern, squeeze
 from tree import Tree
 
 STORY = "/* What this is for. */\n"
@@ -421,6 +421,18 @@ class Mutants(unittest.TestCase):
 
     def test_each_mutant_fits_the_sources(self):
         self.assertEqual([f"{one.name}: {one.misfit()}" for one in ALL if one.misfit()], [])
+
+    def test_white_space_in_a_piece_does_not_count(self):
+        for text in ("\tif (first(a, b) == 0)\n\t\treturn 1;\n", "if (first(\n\t\ta, b) == 0) return 1;"):
+            self.assertTrue(pattern("if (first(a, b) == 0) return 1;").search(text))
+            self.assertEqual(squeeze(text), "if(first(a,b)==0)return 1;")
+
+    def test_an_edit_fits_one_place_and_changes_it(self):
+        self.assertIn("say within which function", edit("return 0;", "").misfit())
+        self.assertIn("nowhere in elsewhere", edit("return 0;", "", within="elsewhere").misfit())
+        some = ALL[0].edits[0]
+        self.assertIsNone(some.misfit())
+        self.assertIn("replaced by itself", edit(some.old, f" {some.old} ", within=some.within).misfit())
 
     def test_each_mutant_names_tests_of_its_rule(self):
         sections = {}

@@ -2,7 +2,8 @@
 """Removes each rule from a copy of the sources, builds the copy, runs the tests of the rule, and expects one of them to
 fail. A mutant that survives shows that a test is missing.
 
-    tests/mutants/run.py [--list] [WORD…]    only mutants whose name has one of the words, e.g. R12
+    tests/mutants/run.py [--list] [WORD…]    only mutants whose name has one of the words, e.g. R12, or that change
+                                             a file whose path has it, e.g. store/batches
 
 First all named tests must pass with the unchanged sources. The copy and its build have their own directory; PostgreSQL
 and Kafka are started once for all mutants.
@@ -22,7 +23,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from mutants import ALL  # noqa: E402
-from mutants.mutant import ROOT  # noqa: E402
+from mutants.mutant import ROOT, sources  # noqa: E402
 from support.kafka import Kafka  # noqa: E402
 from support.postgres import Postgres  # noqa: E402
 
@@ -60,14 +61,9 @@ class Copy:
         done = self._call("ninja", "-C", "build", "-j2", *targets, check=False)
         return None if done.returncode == 0 else done.stdout[-2000:]
 
-    def change(self, edits):
-        for one in edits:
-            path = self.root / one.path
-            path.write_text(path.read_text(encoding="utf-8").replace(one.old, one.new), encoding="utf-8")
-
-    def restore(self, edits):
-        for one in edits:
-            (self.root / one.path).write_bytes((ROOT / one.path).read_bytes())
+    def write(self, texts):
+        for path, text in texts.items():
+            (self.root / path).write_text(text, encoding="utf-8")
 
     def _call(self, *command, check=True, env=None):
         return subprocess.run(command, cwd=self.root, check=check, env=env, text=True,
@@ -131,7 +127,8 @@ class Tests:
 
 def try_mutant(copy, tests, one):
     """("killed" | "SURVIVED" | "BROKEN", words)"""
-    copy.change(one.edits)
+    changed = one.changed()
+    copy.write(changed)
     try:
         words = copy.compile(one.tests)
         if words is not None:
@@ -139,7 +136,7 @@ def try_mutant(copy, tests, one):
         failed = tests.failures(one.tests, stop_early=True)
         return ("killed", f"by {next(iter(failed))}") if failed else ("SURVIVED", one.takes_out)
     finally:
-        copy.restore(one.edits)
+        copy.write({path: sources()[path] for path in changed})
 
 
 def check_unchanged(copy, tests, chosen):
@@ -179,18 +176,22 @@ def run(chosen, skip_unchanged):
     return 0 if counts["killed"] == len(chosen) else 1
 
 
+def is_meant(one, word):
+    if "/" in word:
+        return not one.misfit() and any(word in place for place in one.places())
+    return word == one.rule or word in one.name and not re.fullmatch(r"[IRO]\d+", word)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("words", nargs="*", metavar="WORD", help="only mutants with this in their name")
-    parser.add_argument("--list", action="store_true", help="list the mutants and whether they still fit")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only mutants with this in their name, or in the path of a file that they change")
+    parser.add_argument("--list", action="store_true", help="list the mutants with the lines that they change, or why they do not fit")
     parser.add_argument("--skip-unchanged", action="store_true", help="do not first run the tests unchanged")
     options = parser.parse_args()
-    chosen = [one for one in ALL if not options.words or
-              any(word == one.rule or word in one.name and not re.fullmatch(r"[IRO]\d+", word)
-                  for word in options.words)]
+    chosen = [one for one in ALL if not options.words or any(is_meant(one, word) for word in options.words)]
     if options.list:
         for one in chosen:
-            print(f"{one.name}: {one.misfit() or ', '.join(one.tests)}")
+            print(f"{one.name}: {one.misfit() or ', '.join([*one.places(), *one.tests])}")
         return 0
     return run(chosen, options.skip_unchanged)
 
