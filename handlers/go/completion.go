@@ -5,12 +5,17 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"strings"
 	"time"
 )
 
-const rollbackTimeout = 5 * time.Second
+const (
+	rollbackTimeout = 5 * time.Second
+	defaultRepeats  = 4
+	firstPause      = 20 * time.Millisecond
+)
 
 // A Tx executes a statement in an open transaction. [PGX] and [SQL] make one of the transaction of a driver.
 type Tx interface {
@@ -140,43 +145,109 @@ func requireTransaction(ctx context.Context, tx Tx) error {
 	return err
 }
 
+// A TxOption changes the transaction of [CompletePGX] and [CompleteSQL].
+type TxOption func(*txOptions)
+
+type txOptions struct {
+	isolation sql.IsolationLevel
+	repeats   int
+}
+
+// Isolation is the isolation level: [sql.LevelReadCommitted], [sql.LevelRepeatableRead] or [sql.LevelSerializable]. Without it, the
+// database decides.
+func Isolation(level sql.IsolationLevel) TxOption {
+	return func(o *txOptions) { o.isolation = level }
+}
+
+// Repeats is how often the transaction is repeated at most after a serialization failure or a deadlock (40001, 40P01). Without it: 4.
+// After the last one the message comes again after a second, and no attempt is spent.
+func Repeats(n int) TxOption {
+	return func(o *txOptions) { o.repeats = n }
+}
+
 // CompletePGX begins a transaction of pgx, calls work, completes the message or the batch in the same transaction, and commits: the
 // effects and the completion commit together, or neither. If anything fails, it rolls back and returns an error; return this error.
 //
 // It is a [Snooze] if the connection failed: the message comes again after a second, and no attempt is spent.
 //
+// After a serialization failure or a deadlock, CompletePGX begins again, and calls work again ([Repeats]). So work must not rely on
+// what an earlier call of it has left in variables.
+//
 // pool is a pgxpool.Pool or a pgx.Conn of the database that has the inbox.
 func CompletePGX[T PGXTx[Tag], Tag any](ctx context.Context, pool interface {
 	Begin(ctx context.Context) (T, error)
-}, message Completer, work func(tx T) error) error {
-	tx, err := pool.Begin(ctx)
-	if err != nil {
-		return orAway(err)
-	}
-	return transaction{tx: PGX[Tag](tx), commit: tx.Commit, rollback: tx.Rollback}.run(ctx, message, func() error { return work(tx) })
+}, message Completer, work func(tx T) error, options ...TxOption) error {
+	return complete(ctx, message, options, func() (transaction, error) {
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			return transaction{}, orAway(err)
+		}
+		return transaction{tx: PGX[Tag](tx), work: func() error { return work(tx) }, commit: tx.Commit, rollback: tx.Rollback}, nil
+	})
 }
 
 // CompleteSQL is [CompletePGX] for database/sql. db is a [*sql.DB] or a [*sql.Conn].
 func CompleteSQL(ctx context.Context, db interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
-}, message Completer, work func(tx *sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return orAway(err)
+}, message Completer, work func(tx *sql.Tx) error, options ...TxOption) error {
+	return complete(ctx, message, options, func() (transaction, error) {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return transaction{}, orAway(err)
+		}
+		commit := func(context.Context) error { return tx.Commit() }
+		rollback := func(context.Context) error { return tx.Rollback() }
+		return transaction{tx: SQL(tx), work: func() error { return work(tx) }, commit: commit, rollback: rollback}, nil
+	})
+}
+
+// complete runs the transaction, and repeats it.
+func complete(ctx context.Context, message Completer, options []TxOption, begin func() (transaction, error)) error {
+	o := txOptions{repeats: defaultRepeats}
+	for _, change := range options {
+		change(&o)
 	}
-	commit := func(context.Context) error { return tx.Commit() }
-	rollback := func(context.Context) error { return tx.Rollback() }
-	return transaction{tx: SQL(tx), commit: commit, rollback: rollback}.run(ctx, message, func() error { return work(tx) })
+	isolate := ""
+	switch o.isolation {
+	case sql.LevelDefault:
+	case sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable:
+		isolate = "SET TRANSACTION ISOLATION LEVEL " + strings.ToUpper(o.isolation.String())
+	default:
+		return fmt.Errorf("inboxd: PostgreSQL has no isolation level %s", o.isolation)
+	}
+	for pause := firstPause; ; pause *= 2 {
+		tx, err := begin()
+		if err == nil {
+			err = tx.run(ctx, message, isolate)
+		}
+		if o.repeats <= 0 || !isRepeated(err) {
+			return err
+		}
+		o.repeats--
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(rand.N(pause)):
+		}
+	}
+}
+
+// isRepeated is true for a failure that another transaction has caused, and that is over. A verdict of the function counts instead.
+func isRepeated(err error) bool {
+	var v *Verdict
+	state := sqlState(err)
+	return (state == "40001" || state == "40P01") && !errors.As(err, &v)
 }
 
 // A transaction is one that has begun.
 type transaction struct {
 	tx       Tx
+	work     func() error
 	commit   func(context.Context) error
 	rollback func(context.Context) error
 }
 
-func (t transaction) run(ctx context.Context, message Completer, work func() error) (err error) {
+func (t transaction) run(ctx context.Context, message Completer, isolate string) (err error) {
 	forget := remember(message)
 	ended, committed := false, false
 	defer func() { // also if work panics
@@ -187,7 +258,12 @@ func (t transaction) run(ctx context.Context, message Completer, work func() err
 			forget()
 		}
 	}()
-	if err := work(); err != nil {
+	if isolate != "" {
+		if err := t.tx.Exec(ctx, isolate); err != nil {
+			return orAway(err)
+		}
+	}
+	if err := t.work(); err != nil {
 		return err
 	}
 	if err := message.Complete(ctx, t.tx); err != nil {

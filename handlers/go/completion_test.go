@@ -2,6 +2,7 @@ package inboxd_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"reflect"
@@ -226,4 +227,45 @@ func TestVerdictsOfARolledBackTransaction(t *testing.T) {
 	s.accept(nil)
 	s.batch(nil, nil, nil)
 	equal(t, s.statuses(), []string{"dead", "snooze", "snooze"})
+}
+
+func TestATransactionIsRepeated(t *testing.T) {
+	for state, test := range map[string]struct {
+		options []inboxd.TxOption
+		begun   int
+		answer  object
+	}{
+		"40001": {nil, 5, object{"status": "snooze", "code": "40001", "delay_ms": 1000}},
+		"40P01": {[]inboxd.TxOption{inboxd.Repeats(1)}, 2, object{"status": "snooze", "code": "40P01", "delay_ms": 1000}},
+		"23505": {nil, 1, object{"status": "retry", "code": "23505"}},
+	} {
+		t.Run(state, func(t *testing.T) {
+			tx := &fakeTx{fail: map[string]error{"COMMIT": &sqlError{state, "no"}}}
+			s := newSidecar(t)
+			s.start(on(func(ctx context.Context, d *inboxd.Delivery) error {
+				return inboxd.CompletePGX(ctx, fakePool{tx: tx}, d, func(*fakeTx) error {
+					return d.Emit(inboxd.OutboxEvent{Topic: "t", Type: "made"})
+				}, append(test.options, inboxd.Isolation(sql.LevelSerializable))...)
+			}))
+			s.accept(nil)
+			s.deliver(1, nil)
+			answer := s.answer(1)
+			delete(answer, "reason")
+			equal(t, answer, test.answer)
+			if want := 3 * test.begun; len(tx.statements) != want {
+				t.Errorf("%d statements, want %d: %q", len(tx.statements), want, tx.statements)
+			}
+			equal(t, tx.statements[0], []any{"SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"})
+			equal(t, tx.statements[len(tx.statements)-2][3], `[{"topic":"t","type":"made"}]`)
+		})
+	}
+}
+
+func TestAnIsolationLevelIsOneOfPostgreSQL(t *testing.T) {
+	tx := &fakeTx{}
+	err := inboxd.CompletePGX(context.Background(), fakePool{tx: tx}, delivery(1), func(*fakeTx) error { return nil }, inboxd.Isolation(sql.LevelSnapshot))
+	if err == nil || !strings.Contains(err.Error(), "Snapshot") {
+		t.Errorf("CompletePGX returned %v", err)
+	}
+	expect(t, tx)
 }

@@ -28,6 +28,7 @@ def complete(postgres_server, database, request):
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
+    call.driver = request.param
     return call
 
 
@@ -87,3 +88,11 @@ def test_a_panic_rolls_everything_back(rows, complete):
 def test_a_completion_without_a_transaction_is_refused(rows, complete):
     assert complete("outside") == "refused"
     assert not any(done for done, _ in stored(rows))
+
+
+def test_a_transaction_is_repeated_after_a_serialization_failure(rows, complete):
+    if complete.driver == "gorm":
+        return  # its transactions are those of the program
+    complete("repeated")
+    assert stored(rows) == [(True, {"tries": 2}), (False, None), (False, None)]
+    assert emitted(rows) == ["made"]

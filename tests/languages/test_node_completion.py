@@ -77,6 +77,12 @@ def test_a_lost_claim_rolls_everything_back(rows, complete):
     assert not any(done for done, _ in stored(rows))
 
 
+def test_a_transaction_is_repeated_after_a_serialization_failure(rows, complete):
+    assert complete("repeated") == "2 2"
+    assert stored(rows) == [(True, {"tries": 2}), (True, None), (True, None)]
+    assert [row["event_type"] for row in rows.query("SELECT event_type FROM inbox.outbox")] == ["made"]
+
+
 def test_a_completion_without_a_transaction_is_refused(rows, complete):
     assert complete("withoutTransaction") == "refused twice"
     assert not any(done for done, _ in stored(rows))

@@ -22,6 +22,11 @@ CASES = {
     "django": (["atomic", "batch", "django"], [1, 2, 3, 4, 5], ["made", "made"],
                [NOT_OPEN.format("complete", "with transaction.atomic():"), NOT_OPEN.format("complete", "with transaction.atomic():"),
                 NO_SESSION.format("module"), "RuntimeError: A durable atomic block"]),
+    # another transaction makes the first attempt of each fail with 40001
+    "repeats": (["after 1", "after 2", "after 3"], [1, 2, 3], ["made"] * 3,
+                ['"status":"snooze","delay_ms":1000', "TypeError: the function has returned an event without Done",
+                 "RuntimeError: transaction() got a Session without a transaction"]),
+    "repeats-async": (["after 1", "after 2", "after 3", "batch"], [1, 2, 3, 4, 5], ["made"] * 3, []),
 }
 
 
@@ -32,7 +37,7 @@ def test_effects_and_completions_share_a_transaction(inboxd, inbox, postgres_ser
                       " delivery_count) OVERRIDING SYSTEM VALUE VALUES (%s, 's', %s, 'other', 0, %s, 17, 1)",
                       [9000 + number, f"m{number}", number])
     inbox.execute("CREATE TABLE public.effects (name text)")
-    done = subprocess.run([PYTHON, PROGRAM, case], env={**os.environ, **postgres_server.environment(database)}, capture_output=True,
+    done = subprocess.run([PYTHON, PROGRAM, case], env={**os.environ, **postgres_server.environment(database), "PYTHONPATH": str(ROOT / "handlers/python/src")}, capture_output=True,
                           text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     effects, processed, events, refused = CASES[case]

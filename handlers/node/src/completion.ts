@@ -1,7 +1,11 @@
 /** Calls inbox.complete() in a transaction of `pg`, or of a driver with the same methods. Imports none of them. */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { claimLostIn, DatabaseAway, type Emit, emitToJSON, sqlstateOf, toJSON, verdictIn } from './verdicts.js';
 
+const FIRST_PAUSE_MS = 20;
+const LEVELS = new Set(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE']);
+const REPEATED = new Set(['40001', '40P01']); // serialization failure, deadlock
 const NO_TRANSACTION = '25P01';
 const NEEDS_TRANSACTION =
   'complete() needs a client with an open transaction: await BEGIN, or use transaction(pool, …)';
@@ -118,6 +122,23 @@ async function requireTransaction(
   }
 }
 
+/** How the library makes a transaction. */
+export interface TransactionOptions {
+  /** The isolation level. Without it: that of the database. */
+  isolation?: 'read committed' | 'repeatable read' | 'serializable';
+  /**
+   * How often the transaction is repeated at most after a serialization failure or a deadlock (40001, 40P01). This spends no
+   * attempt, but calls the function again. After the last one the message comes again after a second, which spends none either. 4.
+   */
+  repeats?: number;
+}
+
+/** What a transaction needs of a delivery. */
+interface Participant {
+  remember(): () => void;
+  readonly cancelled: string | undefined;
+}
+
 /**
  * Calls `work` in a transaction of its own, which `work` must complete with the client that it gets. Commits, or rolls back and throws;
  * the deliveries then forget what was said about them in it.
@@ -126,7 +147,36 @@ async function requireTransaction(
  */
 export async function transact<Client extends PooledClient, T>(
   pool: TransactionPool<Client>,
-  deliveries: readonly { remember(): () => void }[],
+  deliveries: readonly Participant[],
+  { isolation, repeats = 4 }: TransactionOptions,
+  work: (client: Client) => Promise<T>,
+): Promise<T> {
+  const begin = isolation === undefined ? 'BEGIN' : `BEGIN ISOLATION LEVEL ${levelOf(isolation)}`;
+  for (let left = repeats, longest = FIRST_PAUSE_MS; ; left--, longest *= 2) {
+    try {
+      return await attempt(pool, deliveries, begin, work);
+    } catch (error) {
+      const isOver = left <= 0 || deliveries.every((delivery) => delivery.cancelled !== undefined);
+      if (isOver || verdictIn(error) !== undefined || !REPEATED.has(sqlstateOf(error) ?? '')) {
+        throw error;
+      }
+    }
+    await sleep(Math.random() * longest);
+  }
+}
+
+function levelOf(isolation: string): string {
+  const level = isolation.toUpperCase();
+  if (!LEVELS.has(level)) {
+    throw new RangeError(`the isolation level is read committed, repeatable read or serializable, not ${isolation}`);
+  }
+  return level;
+}
+
+async function attempt<Client extends PooledClient, T>(
+  pool: TransactionPool<Client>,
+  deliveries: readonly Participant[],
+  begin: string,
   work: (client: Client) => Promise<T>,
 ): Promise<T> {
   const undo = deliveries.map((delivery) => delivery.remember());
@@ -138,7 +188,7 @@ export async function transact<Client extends PooledClient, T>(
   };
   client.on('error', onError);
   try {
-    await orAway(client.query('BEGIN'));
+    await orAway(client.query(begin));
     const done = await work(client);
     await orAway(client.query('COMMIT'));
     client.release();

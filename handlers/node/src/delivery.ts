@@ -8,6 +8,7 @@ import {
   execute,
   type PooledClient,
   type TransactionClient,
+  type TransactionOptions,
   type TransactionPool,
   transact,
 } from './completion.js';
@@ -171,7 +172,7 @@ export class Delivery<Data = any> {
 
   /**
    * Calls a function in a transaction, completes the message in it, and commits. If anything fails, it rolls back and
-   * throws. A plain value that the function returns is the result of the message; {@link Done} also has events to publish.
+   * throws. After a serialization failure or a deadlock it begins again (`repeats` of {@link TransactionOptions}). A plain value that the function returns is the result of the message; {@link Done} also has events to publish.
    *
    * @param pool a pool of `pg`, to the database of the inbox
    * @throws a {@link Snooze} if the database is unavailable: the message comes again, and no attempt is spent
@@ -179,8 +180,9 @@ export class Delivery<Data = any> {
   async transaction<Client extends PooledClient, T>(
     pool: TransactionPool<Client>,
     work: (client: Client) => Promise<T> | T,
+    options: TransactionOptions = {},
   ): Promise<T> {
-    const returned = await transact(pool, [this], async (client) => {
+    const returned = await transact(pool, [this], options, async (client) => {
       const returned = await work(client);
       if (returned instanceof Verdict) {
         throw returned;
@@ -301,9 +303,10 @@ export class Batch<Data = any> implements Iterable<Delivery<Data>> {
   async transaction<Client extends PooledClient, T>(
     pool: TransactionPool<Client>,
     work: (client: Client) => Promise<T> | T,
+    options: TransactionOptions = {},
   ): Promise<T> {
     let chosen: Delivery[] = [];
-    const returned = await transact(pool, this.deliveries, async (client) => {
+    const returned = await transact(pool, this.deliveries, options, async (client) => {
       const returned = await work(client);
       refuseResult(returned);
       chosen = this.#withoutVerdict();

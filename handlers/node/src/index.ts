@@ -7,7 +7,7 @@
  * @packageDocumentation
  */
 
-export type { Executor, PooledClient, TransactionClient, TransactionPool } from './completion.js';
+export type { Executor, PooledClient, TransactionClient, TransactionOptions, TransactionPool } from './completion.js';
 export type { Batch, Delivery, Header } from './delivery.js';
 export type { OnError } from './dispatcher.js';
 export type { InboxEvent } from './event.js';

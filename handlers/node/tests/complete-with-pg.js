@@ -77,6 +77,33 @@ const functions = {
     return `${error.name} ${error.claim}`;
   },
 
+  /** Another transaction changes a row between the snapshot and the UPDATE of the first try: 40001. */
+  async repeated() {
+    await pool.query('CREATE TABLE counters AS SELECT 0 AS n');
+    const batch = new Batch([2, 3].map(delivery), 'none');
+    const said = [];
+    let tries = 0;
+    for (const one of [delivery(1), batch]) {
+      tries = 0;
+      const work = async (client) => {
+        tries += 1;
+        await client.query('SELECT 1');
+        if (tries === 1) {
+          await pool.query('UPDATE counters SET n = n + 1');
+        }
+        await client.query('UPDATE counters SET n = n + 1');
+        return one === batch ? undefined : new Done({ tries }, [{ type: 'made', topic: 'invoices' }]);
+      };
+      await assert.rejects(one.transaction(pool, work, { isolation: 'repeatable read', repeats: 0 }), {
+        code: '40001',
+      });
+      tries = 0;
+      await one.transaction(pool, work, { isolation: 'serializable' });
+      said.push(tries);
+    }
+    return said.join(' ');
+  },
+
   async withoutTransaction() {
     const client = await pool.connect();
     for (const one of [client, pool]) {

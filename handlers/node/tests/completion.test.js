@@ -221,6 +221,29 @@ for (const [name, failures, work, expected, last, released] of FAILURES) {
   });
 }
 
+for (const [code, repeats, tries, expected] of [
+  ['40001', undefined, 5, { status: 'snooze', delay_ms: 1000, reason: 'error: a text of the server', code: '40001' }],
+  ['40P01', 1, 2, { status: 'snooze', delay_ms: 1000, reason: 'error: a text of the server', code: '40P01' }],
+  ['23505', undefined, 1, { status: 'retry', reason: 'error: a text of the server', code: '23505' }],
+]) {
+  test(`transaction() is tried ${tries} times after ${code}`, async (t) => {
+    const client = new Client({ COMMIT: databaseError(code) });
+    const answer = answerTo(t, (delivery) =>
+      delivery.transaction(client, () => 1, { isolation: 'serializable', repeats }),
+    );
+    assert.deepEqual(await answer, expected);
+    const begun = client.calls.filter((call) => call === 'BEGIN ISOLATION LEVEL SERIALIZABLE');
+    assert.equal(begun.length, tries);
+  });
+}
+
+test('an isolation level is one of PostgreSQL', async (t) => {
+  const client = new Client();
+  const answer = await answerTo(t, (delivery) => delivery.transaction(client, () => 1, { isolation: 'x; DROP' }));
+  assert.match(answer.reason, /isolation level is/);
+  assert.deepEqual(client.calls, []);
+});
+
 test('the transaction of a batch completes what has no verdict', async (t) => {
   const { sidecar, start } = await setUp(t);
   const client = new Client();
@@ -252,7 +275,7 @@ test('events of a verdict after the completion are an error', async (t) => {
 
 test('a batch whose transaction rolls back has no completion and no verdict done', async (t) => {
   const { sidecar, start } = await setUp(t);
-  const client = new Client({ COMMIT: databaseError('40001') });
+  const client = new Client({ COMMIT: databaseError('23503') });
   start((handler) =>
     handler.onBatch(async (batch) => {
       const [first, second] = batch.deliveries;

@@ -1,13 +1,19 @@
 """complete() and emit() with a framework and a database, for tests/languages: frameworks.py CASE. Prints what was refused."""
 
 import asyncio
+import os
 import sys
 from types import SimpleNamespace
 
+import asyncpg
+import django
 import inboxd
 import psycopg
 import psycopg2
+import psycopg_pool
 import sqlalchemy
+from django.conf import settings
+from inboxd import _database, _delivery, _verdicts
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import scoped_session, sessionmaker
 
@@ -104,14 +110,13 @@ async def use_sqlalchemy_async(driver):
     await engine.dispose()
 
 
-def use_django():
-    import os
-
-    import django
-    from django.conf import settings
-
+def configure_django():
     settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"]}})
     django.setup()
+
+
+def use_django():
+    configure_django()
     from django.db import connection, transaction
     from inboxd.django import atomic
 
@@ -132,8 +137,81 @@ def use_django():
         refused(lambda: atomic(delivery(6)).__enter__())
 
 
+def repeats(number):
+    """A function that another transaction makes fail once, and the steps of it: UPDATE of a row that has changed meanwhile."""
+    with psycopg.connect(autocommit=True) as other:
+        other.execute("CREATE TABLE IF NOT EXISTS counters (name int PRIMARY KEY, n int)")
+        other.execute("INSERT INTO counters VALUES (%s, 0)", [number])
+    steps = ["SELECT 1", None, f"UPDATE counters SET n = n + 1 WHERE name = {number}", INSERT.format(f"after {number}")]
+    attempts = []
+
+    def interfere():
+        attempts.append(number)
+        if len(attempts) == 1:
+            with psycopg.connect(autocommit=True) as other:
+                other.execute("UPDATE counters SET n = n + 1 WHERE name = %s", [number])
+
+    def work(connection):
+        one.set_verdict(attempts)  # forgotten with the transaction
+        for step in steps:
+            _database.execute(connection, step) if step else interfere()
+        return inboxd.Done({"attempts": len(attempts)}, [EVENT])
+
+    async def work_async(connection):
+        for step in steps:
+            await _database.execute(connection, step) if step else interfere()
+        return inboxd.Done({"attempts": len(attempts)}, [EVENT])
+
+    one = delivery(number)
+    return one, work, work_async
+
+
+def use_repeats():
+    from inboxd.django import begin
+
+    configure_django()
+    pool = psycopg_pool.ConnectionPool("", min_size=1, open=True)
+    make = sessionmaker(sqlalchemy.create_engine("postgresql+psycopg://"))
+    for number, (connect, isolation) in enumerate(
+        [(pool.connection, "repeatable read"), (make.begin, "serializable"), (begin, "serializable")], 1
+    ):
+        one, work, _ = repeats(number)
+        assert one.transaction(connect, work, isolation=isolation) == {"attempts": 2}
+        assert one._completed
+    one, work, _ = repeats(6)
+    try:
+        one.transaction(pool.connection, work, isolation="serializable", repeats=0)
+    except psycopg.errors.SerializationFailure as error:
+        print(_verdicts.answer_to_error(error).members)
+        assert not one._completed
+        assert one._verdict is _delivery.UNSET
+    refused(lambda: one.transaction(pool.connection, lambda _: [EVENT]))
+    refused(lambda: one.transaction(make, work))
+    pool.close()
+
+
+async def use_repeats_async():
+    made = [
+        psycopg_pool.AsyncConnectionPool("", min_size=1, open=False),
+        await asyncpg.create_pool(min_size=1, max_size=2),
+        create_async_engine("postgresql+asyncpg://"),
+    ]
+    await made[0].open()
+    connects = [made[0].connection, made[1].acquire, async_sessionmaker(made[2]).begin]
+    for number, connect in enumerate(connects, 1):
+        one, _, work = repeats(number)
+        assert await one.transaction(connect, work, isolation="serializable") == {"attempts": 2}
+    batch = inboxd.Batch([delivery(4), delivery(5)], "none")
+    await batch.transaction(made[0].connection, lambda connection: connection.execute(INSERT.format("batch")))
+    await made[0].close()
+    await made[1].close()
+    await made[2].dispose()
+
+
 case = sys.argv[1]
 if case.startswith("sqlalchemy-async"):
     asyncio.run(use_sqlalchemy_async(case.rpartition("-")[2]))
+elif case == "repeats-async":
+    asyncio.run(use_repeats_async())
 else:
     globals()[f"use_{case}"]()

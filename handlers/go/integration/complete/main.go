@@ -30,7 +30,7 @@ var (
 type driver interface {
 	// inTx commits unless work fails.
 	inTx(work func(tx inboxd.Tx) error) error
-	complete(message inboxd.Completer, work func(tx inboxd.Tx) error) error
+	complete(message inboxd.Completer, work func(tx inboxd.Tx) error, options ...inboxd.TxOption) error
 }
 
 type pgxDriver struct{ *pgxpool.Pool }
@@ -39,8 +39,8 @@ func (d pgxDriver) inTx(work func(inboxd.Tx) error) error {
 	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error { return work(inboxd.PGX(tx)) })
 }
 
-func (d pgxDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error) error {
-	return inboxd.CompletePGX(ctx, d.Pool, message, func(tx pgx.Tx) error { return work(inboxd.PGX(tx)) })
+func (d pgxDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error, options ...inboxd.TxOption) error {
+	return inboxd.CompletePGX(ctx, d.Pool, message, func(tx pgx.Tx) error { return work(inboxd.PGX(tx)) }, options...)
 }
 
 type sqlDriver struct{ *sql.DB }
@@ -56,8 +56,8 @@ func (d sqlDriver) inTx(work func(inboxd.Tx) error) error {
 	return tx.Commit()
 }
 
-func (d sqlDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error) error {
-	return inboxd.CompleteSQL(ctx, d.DB, message, func(tx *sql.Tx) error { return work(inboxd.SQL(tx)) })
+func (d sqlDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error, options ...inboxd.TxOption) error {
+	return inboxd.CompleteSQL(ctx, d.DB, message, func(tx *sql.Tx) error { return work(inboxd.SQL(tx)) }, options...)
 }
 
 type gormDriver struct{ *gorm.DB }
@@ -70,7 +70,7 @@ func (d gormDriver) inTx(work func(inboxd.Tx) error) error {
 	})
 }
 
-func (d gormDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error) error {
+func (d gormDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error, _ ...inboxd.TxOption) error {
 	return d.inTx(func(tx inboxd.Tx) error {
 		if err := work(tx); err != nil {
 			return err
@@ -92,8 +92,8 @@ func (d sqlxDriver) inTx(work func(inboxd.Tx) error) error {
 	return tx.Commit()
 }
 
-func (d sqlxDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error) error {
-	return inboxd.CompleteSQL(ctx, d.DB, message, func(tx *sql.Tx) error { return work(inboxd.SQL(tx)) })
+func (d sqlxDriver) complete(message inboxd.Completer, work func(inboxd.Tx) error, options ...inboxd.TxOption) error {
+	return inboxd.CompleteSQL(ctx, d.DB, message, func(tx *sql.Tx) error { return work(inboxd.SQL(tx)) }, options...)
 }
 
 func delivery(number int) *inboxd.Delivery {
@@ -159,6 +159,31 @@ var functions = map[string]func(driver) (string, error){
 			return "", fmt.Errorf("no lost claim: %w", err)
 		}
 		return "lost " + lost.Claim, nil
+	},
+	// Another transaction changes a row between the snapshot and the UPDATE of the first try: 40001.
+	"repeated": func(db driver) (string, error) {
+		d, tries := delivery(1), 0
+		interfere := func(statement string) error {
+			return db.inTx(func(tx inboxd.Tx) error { return tx.Exec(ctx, statement) })
+		}
+		work := func(tx inboxd.Tx) error {
+			if tries++; tries == 1 {
+				if err := errors.Join(tx.Exec(ctx, "SELECT 1"), interfere("UPDATE counters SET n = n + 1")); err != nil {
+					return err
+				}
+			}
+			d.SetResult(map[string]int{"tries": tries})
+			return errors.Join(d.Emit(inboxd.OutboxEvent{Type: "made", Topic: "invoices"}), tx.Exec(ctx, "UPDATE counters SET n = n + 1"))
+		}
+		if err := interfere("CREATE TABLE counters AS SELECT 0 AS n"); err != nil {
+			return "", err
+		}
+		var state interface{ SQLState() string }
+		if err := db.complete(d, work, inboxd.Isolation(sql.LevelRepeatableRead), inboxd.Repeats(0)); !errors.As(err, &state) || state.SQLState() != "40001" {
+			return "", fmt.Errorf("no serialization failure: %w", err)
+		}
+		tries = 0
+		return "", db.complete(d, work, inboxd.Isolation(sql.LevelSerializable))
 	},
 	"outside": func(db driver) (string, error) {
 		g, ok := db.(gormDriver)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,7 +36,7 @@ class AsyncTransaction(Protocol):
     def execute(self, *args: Any, **kwargs: Any) -> Awaitable[Any]: ...
 
 
-Transaction = SyncTransaction | AsyncTransaction | DbapiTransaction
+AnyTransaction = SyncTransaction | AsyncTransaction | DbapiTransaction
 
 
 def fetch(transaction: Any, query: str, values: Sequence[Any], name: str) -> Any:
@@ -80,6 +81,32 @@ async def _finish(row: Awaitable[Any], finish: Callable[[Any], Any]) -> Any:
     except Exception as error:
         raise _as_lost(error) from error
     return finish(found)
+
+
+def execute(transaction: Any, statement: str) -> Any:
+    """Executes a statement without parameters and rows; returns an awaitable if the connection is asynchronous."""
+    if not hasattr(transaction, "execute"):
+        with transaction.cursor() as cursor:
+            cursor.execute(statement)
+            return None
+    if _package(transaction) == "sqlalchemy":
+        return transaction.execute(importlib.import_module("sqlalchemy").text(statement))
+    return transaction.execute(statement)
+
+
+def transaction_of(connection: Any, name: str) -> Any:
+    """The transaction of a driver's connection. A session, or a connection of Django, comes with an open one."""
+    if hasattr(connection, "transaction"):
+        return connection.transaction()
+    is_open = (
+        connection.in_transaction() if hasattr(connection, "in_transaction") else getattr(connection, "in_atomic_block", None)
+    )
+    if not is_open:  # its end would roll back
+        raise RuntimeError(
+            f"{name} got a {type(connection).__name__} without a transaction: give it what begins one, as Session.begin"
+            " of SQLAlchemy, or inboxd.django.begin"
+        )
+    return contextlib.nullcontext()
 
 
 def _package(transaction: Any) -> str:

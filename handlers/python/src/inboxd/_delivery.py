@@ -5,19 +5,23 @@ from __future__ import annotations
 import base64
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _database
 from ._event import Event, parse_time
-from ._verdicts import Cancelled, Dead, Emit, Verdict, to_json
+from ._transaction import REPEATS, Isolation, Transaction
+from ._verdicts import Cancelled, Dead, Done, Emit, Verdict, to_json
 
 if TYPE_CHECKING:
-    from ._database import AsyncTransaction, DbapiTransaction, SyncTransaction, Transaction
+    from ._database import AnyTransaction, AsyncTransaction, DbapiTransaction, SyncTransaction
     from ._session import Group, Session
 
 Header = tuple[str | bytes, str | bytes | None]
 Lane = tuple[Any, ...]
+C = TypeVar("C")
+T = TypeVar("T")
 UNSET = object()  # the verdict of a message for which set_verdict() was not called
 
 
@@ -136,7 +140,7 @@ class Delivery:
         self, transaction: SyncTransaction | DbapiTransaction, result: Any = None, emit: Sequence[Emit] = ()
     ) -> None: ...
 
-    def complete(self, transaction: Transaction, result: Any = None, emit: Sequence[Emit] = ()) -> Awaitable[None] | None:
+    def complete(self, transaction: AnyTransaction, result: Any = None, emit: Sequence[Emit] = ()) -> Awaitable[None] | None:
         """Completes the message in your transaction: its effects and the completion commit together, or neither.
 
         ``transaction`` is a connection (or a cursor) of psycopg 3, psycopg2 or asyncpg, a session or connection of SQLAlchemy,
@@ -154,6 +158,67 @@ class Delivery:
             types.append("text::jsonb")
             values.append(to_json([event.members() for event in emit]))
         return _complete(transaction, types, values, [self])
+
+    @overload
+    def transaction(
+        self,
+        connect: Callable[[], AbstractContextManager[C]],
+        function: Callable[[C], T],
+        *,
+        isolation: Isolation | None = None,
+        repeats: int = REPEATS,
+    ) -> T: ...
+
+    @overload
+    def transaction(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[C]],
+        function: Callable[[C], Awaitable[T]],
+        *,
+        isolation: Isolation | None = None,
+        repeats: int = REPEATS,
+    ) -> Awaitable[T]: ...
+
+    def transaction(
+        self,
+        connect: Callable[[], Any],
+        function: Callable[[Any], Any],
+        *,
+        isolation: Isolation | None = None,
+        repeats: int = REPEATS,
+    ) -> Any:
+        """Calls ``function(connection)`` in a transaction, completes the message in it, and commits.
+
+        ``connect`` is ``pool.connection`` of psycopg_pool, ``pool.acquire`` of asyncpg, ``Session.begin`` of a sessionmaker of
+        SQLAlchemy, or ``inboxd.django.begin``. Await the call if the connection is asynchronous. What the function returns is
+        the result of the message; :class:`Done` also has events. An exception, and a verdict that it returns, rolls back.
+
+        After a serialization failure or a deadlock (40001, 40P01) the transaction is repeated up to ``repeats`` times, with
+        another connection. This spends no attempt, but the function runs again. After the last one the message comes again
+        after a second, and this spends no attempt either. ``isolation`` is "repeatable read" or "serializable"; otherwise
+        the connection decides.
+        """
+        return Transaction(self, isolation, repeats).run(connect, function)
+
+    def _complete_with(self, connection: Any, returned: Any) -> tuple[Any, Any]:
+        """For Transaction: the result, and what must be awaited."""
+        done = returned if isinstance(returned, Done) else Done(returned)
+        return done.result, self.complete(connection, done.result, done.emit)
+
+    def _remember(self) -> Callable[[], None]:
+        """Returns what makes a transaction undone that does not commit. A failure needs no transaction, and stays."""
+        verdict = self._verdict
+
+        def forget() -> None:
+            self._begin_attempt()
+            if not isinstance(self._verdict, Verdict):
+                self._verdict = verdict
+
+        return forget
+
+    @property
+    def _is_cancelled(self) -> bool:
+        return self.cancelled is not None
 
     def _require_awaited(self) -> None:
         """Dead, if the function called complete() without waiting for it: the effects may have happened, and would again."""
@@ -230,7 +295,7 @@ class Batch(Sequence[Delivery]):
     @overload
     def complete(self, transaction: SyncTransaction | DbapiTransaction, results: Sequence[Any] | None = None) -> None: ...
 
-    def complete(self, transaction: Transaction, results: Sequence[Any] | None = None) -> Awaitable[None] | None:
+    def complete(self, transaction: AnyTransaction, results: Sequence[Any] | None = None) -> Awaitable[None] | None:
         """Completes, in your transaction, every message that has no verdict by ``Delivery.set_verdict()``: all or none.
 
         ``results`` has one result, or None, for each of these messages. See ``Delivery.complete()``.
@@ -243,9 +308,61 @@ class Batch(Sequence[Delivery]):
             values.append([None if result is None else to_json(result) for result in results])
         return _complete(transaction, types, values, chosen)
 
+    @overload
+    def transaction(
+        self,
+        connect: Callable[[], AbstractContextManager[C]],
+        function: Callable[[C], T],
+        *,
+        isolation: Isolation | None = None,
+        repeats: int = REPEATS,
+    ) -> T: ...
+
+    @overload
+    def transaction(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[C]],
+        function: Callable[[C], Awaitable[T]],
+        *,
+        isolation: Isolation | None = None,
+        repeats: int = REPEATS,
+    ) -> Awaitable[T]: ...
+
+    def transaction(
+        self,
+        connect: Callable[[], Any],
+        function: Callable[[Any], Any],
+        *,
+        isolation: Isolation | None = None,
+        repeats: int = REPEATS,
+    ) -> Any:
+        """As ``Delivery.transaction()``, for every message that has no verdict by ``Delivery.set_verdict()``.
+
+        What the function returns is no result. To store results, call ``complete()`` in it.
+        """
+        return Transaction(self, isolation, repeats).run(connect, function)
+
+    def _complete_with(self, connection: Any, returned: Any) -> tuple[Any, Any]:
+        if isinstance(returned, Done) and returned.emit:
+            raise TypeError("the function has returned events of no message: give them to Delivery.complete(…, emit=…)")
+        return returned, self.complete(connection)
+
     def _begin_attempt(self) -> None:
         for delivery in self._deliveries:
             delivery._begin_attempt()
+
+    def _remember(self) -> Callable[[], None]:
+        forgets = [delivery._remember() for delivery in self._deliveries]
+
+        def forget() -> None:
+            for one in forgets:
+                one()
+
+        return forget
+
+    @property
+    def _is_cancelled(self) -> bool:
+        return all(delivery.cancelled is not None for delivery in self._deliveries)
 
     @property
     def _is_completed(self) -> bool:
@@ -261,7 +378,7 @@ class Batch(Sequence[Delivery]):
 
 
 def _complete(
-    transaction: Transaction, types: Sequence[str], values: Sequence[Any], deliveries: Sequence[Delivery]
+    transaction: AnyTransaction, types: Sequence[str], values: Sequence[Any], deliveries: Sequence[Delivery]
 ) -> Awaitable[None] | None:
     """Calls ``inbox.complete(values…)``, each cast to its type."""
     query = "SELECT inbox.complete({})".format(", ".join(f"{{}}::{cast}" for cast in types))

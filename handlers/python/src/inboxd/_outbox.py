@@ -9,7 +9,7 @@ from . import _database
 from ._verdicts import Emit, to_json
 
 if TYPE_CHECKING:
-    from ._database import AsyncTransaction, DbapiTransaction, SyncTransaction, Transaction
+    from ._database import AnyTransaction, AsyncTransaction, DbapiTransaction, SyncTransaction
 
 _REST = "{}::text::jsonb, {}::text, {}::text, {}::text, {}::text)"  # headers, id, source, subject, aggregate
 _JSON = "SELECT inbox.emit({}::text, {}::text, {}::text, {}::text::jsonb, " + _REST
@@ -24,7 +24,7 @@ def emit(transaction: AsyncTransaction, event: Emit) -> Awaitable[str]: ...
 def emit(transaction: SyncTransaction | DbapiTransaction, event: Emit) -> str: ...
 
 
-def emit(transaction: Transaction, event: Emit) -> Awaitable[str] | str:
+def emit(transaction: AnyTransaction, event: Emit) -> Awaitable[str] | str:
     """Emits an event of a service in its transaction: inboxd publishes it if and only if the transaction commits.
 
     ``transaction`` is as for ``Delivery.complete()``. Await the call if the connection is asynchronous. Returns the id of the

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from ._database import fetch
-from .idempotency import BEGIN, COMPLETE, Busy, Exchange, Response, Rules, Undo, headers_of, log, transaction_of
+from ._database import fetch, transaction_of
+from .idempotency import BEGIN, COMPLETE, Busy, Exchange, Response, Rules, Undo, headers_of, log
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -58,7 +58,7 @@ class IdempotencyMiddleware:
         return await self._attempt(exchange, values, scope, receive, body)
 
     async def _attempt(self, exchange: Exchange, values: list[Any], scope: Message, receive: Receive, body: bytes) -> Response:
-        async with self.connect() as connection, transaction_of(connection):
+        async with self.connect() as connection, transaction_of(connection, "the middleware"):
             exchange.begun(await fetch(connection, BEGIN, values, "http_request_begin"))
             exchange.in_program = True
             await self._call(exchange, {**scope, "inboxd.connection": connection}, receive, body)

@@ -19,11 +19,15 @@ def atomic(work: Delivery | Batch, using: str = "default") -> Iterator[Any]:
     The block may complete the message itself, with a result: ``delivery.complete(connection, result)``. ``connection`` is the
     value of the block. An exception rolls everything back. So raise a verdict in the block; do not return it there.
     """
-    with begin(using) as connection:
-        work._begin_attempt()
-        yield connection
-        if not work._is_completed:
-            work.complete(connection)
+    try:
+        with begin(using) as connection:
+            work._begin_attempt()
+            yield connection
+            if not work._is_completed:
+                work.complete(connection)
+    except BaseException:
+        work._begin_attempt()  # nothing was committed
+        raise
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ database has the rules: docs/idempotency-keys.md.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import re
@@ -71,21 +70,6 @@ class Undo(Exception):
 
 class Busy(Undo):
     """Another copy runs."""
-
-
-def transaction_of(connection: Any) -> Any:
-    """The transaction of a driver's connection. A session, or a connection of Django, comes with an open one."""
-    if hasattr(connection, "transaction"):
-        return connection.transaction()
-    is_open = (
-        connection.in_transaction() if hasattr(connection, "in_transaction") else getattr(connection, "in_atomic_block", None)
-    )
-    if not is_open:  # its end would roll back what the response says
-        raise RuntimeError(
-            f"the middleware got a {type(connection).__name__} without a transaction: give it what begins one, as Session.begin"
-            " of SQLAlchemy, or inboxd.django.begin"
-        )
-    return contextlib.nullcontext()
 
 
 def problem(status: int, kind: str, detail: str, *headers: tuple[str, str]) -> Response:

@@ -44,6 +44,11 @@ class transaction(Generic[S]):  # noqa: N801 - it is used like a function
                 if not self._work._is_completed:
                     self._work.complete(self._session)
                 self._session.commit()
+            else:
+                self._work._begin_attempt()
+        except BaseException:
+            self._work._begin_attempt()
+            raise
         finally:
             self._session.__exit__(kind, error, trace)  # rolls back what is not committed
 
@@ -61,6 +66,11 @@ class transaction(Generic[S]):  # noqa: N801 - it is used like a function
                 if not self._work._is_completed:
                     await self._work.complete(self._session)
                 await self._session.commit()
+            else:
+                self._work._begin_attempt()
+        except BaseException:
+            self._work._begin_attempt()
+            raise
         finally:
             await self._session.__aexit__(kind, error, trace)
 

@@ -10,8 +10,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from ._database import fetch
-from .idempotency import BEGIN, COMPLETE, Busy, Exchange, Response, Rules, Undo, headers_of, problem, transaction_of
+from ._database import fetch, transaction_of
+from .idempotency import BEGIN, COMPLETE, Busy, Exchange, Response, Rules, Undo, headers_of, problem
 
 Environ = dict[str, Any]
 App = Callable[[Environ, Callable[..., Callable[[bytes], object]]], Iterable[bytes]]
@@ -56,7 +56,7 @@ class IdempotencyMiddleware:
         return self._attempt(exchange, values, environ, body)
 
     def _attempt(self, exchange: Exchange, values: list[Any], environ: Environ, body: bytes) -> Response:
-        with self.connect() as connection, transaction_of(connection):
+        with self.connect() as connection, transaction_of(connection, "the middleware"):
             exchange.begun(fetch(connection, BEGIN, values, "http_request_begin"))
             exchange.in_program = True
             self._call(exchange, {**environ, "inboxd.connection": connection}, body)
