@@ -1,7 +1,9 @@
 """Embeds the SQL files in the program: queries.h, queries.c, migrations.h and migrations.c.
 
 The files of functions/ become one script, script_functions, between before_functions.sql and after_functions.sql. It
-can be applied again and again. Any other file is a script of its own: roles.sql becomes script_roles.
+can be applied again and again, and ends with comments.sql. The comment above a view, or above a function that roles.sql grants to others than the
+sidecar, is also its COMMENT, up to an empty line: what follows is for those who change it. Any other file is a script of its own: roles.sql
+becomes script_roles.
 
 queries.h names each file of the folders of queries/ as an enumerator (QUERY_CLAIM_DUE for claim_due.sql), in
 alphabetical order; the texts lose their comment lines, for they are sent with every call. In place of a line
@@ -21,6 +23,8 @@ import re
 import sys
 
 
+# What is around the files of functions/, in this order: before them, and after them.
+AROUND = ("before_functions", "comments", "after_functions")
 PARTS = pathlib.Path(__file__).parent / "parts"
 OLDEST = re.compile(r"^-- Oldest sidecar: (\d+)$", re.M)
 NAMED = re.compile(r"^-- Named: ", re.M)
@@ -93,12 +97,33 @@ BEGIN
 END $view$;"""
 
 
+GRANTED = re.compile(r"^GRANT EXECUTE ON FUNCTION([^;]*)\sTO (?!inboxd_sidecar;)[^;]*;", re.M)
+DESCRIBED = re.compile(r"((?:^--[^\n]*\n)+)CREATE OR REPLACE (VIEW|FUNCTION) (inbox\.(\w+))(?:\((.*?)\)\s+(?:RETURNS|LANGUAGE)\b)?", re.M | re.S)
+DEFAULT = re.compile(r" DEFAULT (?:'[^']*'|[^,']+)(?=,|$)")
+
+
+def descriptions(path):
+    """COMMENT ON each view of a file, and on each function that people and services may call."""
+    roles = (pathlib.Path(__file__).parent / "roles.sql").read_text(encoding="utf-8")
+    callable_names = {name for grant in GRANTED.findall(roles) for name in re.findall(r"inbox\.(\w+)\(", grant)}
+    for head, kind, name, bare, arguments in DESCRIBED.findall(path.read_text(encoding="utf-8")):
+        if kind == "VIEW" or bare in callable_names:
+            lines = [line.removeprefix("--").strip() for line in head.splitlines()]
+            words = "\n".join(lines[:lines.index("")] if "" in lines else lines)
+            words = re.sub(r"\n(?!- )", " ", words).replace("'", "''")
+            signature = f"({' '.join(DEFAULT.sub('', arguments).split())})" if kind == "FUNCTION" else ""
+            yield f"COMMENT ON {kind} {name}{signature} IS\n'{words}';"
+
+
 def functions(paths):
     """The script that makes all functions, triggers and views, from the files of functions/ and what is around them."""
     scripts = {path.stem: path for path in paths}
-    before, after = (scripts.pop(name) for name in ("before_functions", "after_functions"))
-    files = [before, *sorted(scripts.values(), key=lambda path: path.stem), after]
-    return VIEW.sub(compared, "\n".join("\n".join(statement(path)) for path in files)).splitlines()
+    before, comments, after = (scripts.pop(name) for name in AROUND)
+    files = sorted(scripts.values(), key=lambda path: path.stem)
+    texts = ["\n".join(statement(path)) for path in (before, *files)]
+    texts += [description for path in files for description in descriptions(path)]
+    texts += ["\n".join(statement(path)) for path in (comments, after)]
+    return VIEW.sub(compared, "\n".join(texts)).splitlines()
 
 
 def is_query(path):
@@ -106,7 +131,7 @@ def is_query(path):
 
 
 def is_of_functions(path):
-    return path.parent.name == "functions" or path.stem in ("before_functions", "after_functions")
+    return path.parent.name == "functions" or path.stem in AROUND
 
 
 CONCURRENT = (

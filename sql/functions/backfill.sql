@@ -7,7 +7,7 @@
 -- know the new epoch is rolled back (rule R1); the sidecar then counts the streams of the partition as not clean. They
 -- stay so until inbox_consumers.backfill_until, because any_waiting reads it, too. Later pages only renew that time.
 
--- A filter is one jsonb object with consumer and perhaps from (a consumer), since (a time), topic, until_seq (no later
+-- Checks a filter: one jsonb object with consumer and perhaps from (a consumer), since (a time), topic, until_seq (no later
 -- message is copied), again (also what a handler of the consumer has processed for another one: backfill_repeats()). Returns the filter without its NULL members, and with until_seq.
 CREATE OR REPLACE FUNCTION inbox.check_backfill(filter jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -40,7 +40,9 @@ END $$;
 
 -- Counts what a backfill would copy. without_payload: messages that it leaves out, because retention has dropped the payload
 -- for every consumer. late: copies of whose key the consumer already has a later message that no longer waits.
--- Reads the whole table. Without nested loops: the statistics may be from a time when the consumer had no rows. Otherwise the
+-- Reads the whole table.
+--
+-- Without nested loops: the statistics may be from a time when the consumer had no rows. Otherwise the
 -- planner could choose a nested loop, which compares each message with each row that the consumer has got since.
 CREATE OR REPLACE FUNCTION inbox.backfill_count(filter jsonb, OUT copies bigint, OUT without_payload bigint, OUT late bigint,
                                      OUT until_seq bigint)

@@ -8,7 +8,7 @@ BEGIN
     RAISE EXCEPTION '%', 'inbox' || '.' || caller || ': ' || words USING ERRCODE = 'invalid_parameter_value';
 END $$;
 
--- A filter is one jsonb object with some of: status, topic, event_type (with * at the end a prefix), key (text),
+-- Checks a filter: one jsonb object with some of: status, topic, event_type (with * at the end a prefix), key (text),
 -- received_from, received_to, died_from, died_to (only with the status dead), error_like, error_code (the whole code; '' =
 -- messages without a code), consumer ('' = the consumer without a name), trace (an id, or a traceparent), counted (an object:
 -- look_page()). inbox_audit keeps it without counted.
@@ -84,6 +84,7 @@ BEGIN
     RETURN given - '{type,code,error,since,until,max,max_rows,after,after_seq}'::text[];
 END $$;
 
+-- Checks the limit of a call; NULL = no limit.
 CREATE OR REPLACE FUNCTION inbox.check_max_rows(caller text, max_rows int) RETURNS int
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

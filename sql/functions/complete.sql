@@ -57,6 +57,7 @@ END $$;
 -- at all. `claim` is the claim of the delivery. The row gets the name of the handler at once, so that the settle of the
 -- answer only reads it.
 -- IB001: the claim is lost, roll back. IB002: the text is not a claim.
+--
 -- The plan is made once a session, perhaps while the table is empty, and stays until VACUUM or ANALYZE: so no scan of the
 -- table, and no join, which could begin with the table.
 -- The owner of the schema may call it, and every role with EXECUTE.

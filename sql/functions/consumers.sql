@@ -186,7 +186,7 @@ BEGIN
     INSERT INTO inbox.inbox_renames (old_name, new_name) VALUES (rename_rest.name, rename_rest.new_name);
 END $$;
 
--- Begins a rename, see above; rename_page() finishes it. Returns how many messages were not done; NULL = it had begun
+-- Begins a rename; rename_page() finishes it. Returns how many messages were not done; NULL = it had begun
 -- already. If the function does not get one of its locks soon, it releases all its locks and tries again later. So no
 -- partition waits for a message whose handler has not committed.
 CREATE OR REPLACE FUNCTION inbox.rename_consumer(name text, new_name text, reason text DEFAULT NULL) RETURNS bigint

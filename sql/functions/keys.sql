@@ -276,6 +276,7 @@ BEGIN
                  CROSS JOIN LATERAL inbox.describe_key(s.seq) k ORDER BY s.n;
 END $$;
 
+-- Checks the filter of keys().
 CREATE OR REPLACE FUNCTION inbox.check_keys(filter jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

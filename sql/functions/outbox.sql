@@ -158,7 +158,9 @@ BEGIN
 END $$;
 
 -- Emits an event with a JSON value. jsonb rewrites the text: the order of members, spaces, numbers. To keep its bytes,
--- for example because they are signed, use emit_bytes(). The planner replaces a call by one of emit_bytes().
+-- for example because they are signed, use emit_bytes().
+--
+-- The planner replaces a call by one of emit_bytes().
 CREATE OR REPLACE FUNCTION inbox.emit(topic text, key text, type text, data jsonb, headers jsonb DEFAULT '{}',
     id text DEFAULT NULL, source text DEFAULT NULL, subject text DEFAULT NULL, aggregate text DEFAULT NULL) RETURNS text
 LANGUAGE sql AS $$

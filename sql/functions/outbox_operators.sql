@@ -1,6 +1,6 @@
 -- What operators do with events: look, replay, discard.
 
--- A filter of events: that of messages (check_filter()), in which the times are those of created_at, event_id, and
+-- Checks a filter of events: that of messages (check_filter()), in which the times are those of created_at, event_id, and
 -- topic_template: outbox.topic of the relay, from which an event without a topic gets one. A filter by topic needs it.
 CREATE OR REPLACE FUNCTION inbox.check_outbox_filter(caller text, filter jsonb, allowed text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -163,7 +163,7 @@ BEGIN
     END IF;
 END $$;
 
--- Replays a page, or discards it, for the command line. last_seq: as in outbox_page().
+-- Publishes a page of events again, for callers that publish many in short transactions. last_seq: as in outbox_page().
 CREATE OR REPLACE FUNCTION inbox.outbox_replay_page(filter jsonb, after_seq bigint, max_rows int,
     reason text DEFAULT NULL, OUT affected bigint, OUT last_seq bigint)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -173,6 +173,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
              inbox.check_max_rows('outbox_replay_page', max_rows), reason, false) c
 $$;
 
+-- Discards a page of events. last_seq: as in outbox_page().
 CREATE OR REPLACE FUNCTION inbox.outbox_discard_page(filter jsonb, after_seq bigint, max_rows int,
     reason text DEFAULT NULL, OUT affected bigint, OUT last_seq bigint)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -2,8 +2,10 @@
 -- with the topic, key, value and headers that the router would give it by default. A DELETE does not take it
 -- back: Quarkus deletes each row directly after its INSERT.
 
--- The rows that this transaction inserted, so that its DELETE finds them and reports one row. They are in settings of the
--- transaction, which a rollback to a savepoint resets: their number in one, and 50 rows in each of the others, because each
+-- The table of Debezium's outbox event router as a view: an INSERT emits an event. A SELECT returns the rows that this
+-- transaction inserted, and a DELETE of one of them reports one row.
+--
+-- The rows are in settings of the transaction, which a rollback to a savepoint resets: their number in one, and 50 rows in each of the others, because each
 -- INSERT copies a setting as a whole. A user who changes them sees what they wrote: the view reads no table.
 CREATE OR REPLACE VIEW inbox.outboxevent AS
 SELECT (e.event ->> 0)::uuid AS id,

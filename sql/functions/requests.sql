@@ -158,12 +158,12 @@ END $$;
 -- Begins a request. verdict: 'started' = run it, then call request_complete() with the token; 'replay' = answer with status,
 -- headers and body; 'busy' = another copy runs, try again after retry_after; 'mismatch' = the key was used for another request;
 -- 'lost' = only with lost => 'refuse': an attempt ended without a result, and nobody knows how far it came.
---
--- Without lease the request runs in this transaction: the advisory lock ends with it, whatever happens, and only
--- request_complete() writes. The lock is taken first and the row is read in a second statement, because the snapshot of the
--- first one can be older than the commit that freed the lock. With lease the caller commits, and has the time of the lease.
--- Whoever does not get the lock reads, too: beside the first replay, the others are replays as well.
+-- Without lease the request runs in this transaction. With lease the caller commits, and has the time of the lease.
 -- IB010: an argument is wrong, and the message names it.
+--
+-- Without lease the advisory lock ends with the transaction, whatever happens, and only request_complete() writes. The lock is
+-- taken first and the row is read in a second statement, because the snapshot of the first one can be older than the commit that
+-- freed the lock. Whoever does not get the lock reads, too: beside the first replay, the others are replays as well.
 CREATE OR REPLACE FUNCTION inbox.request_begin(key text, fingerprint bytea, scope text DEFAULT '', operation text DEFAULT '',
     lease interval DEFAULT NULL, keep interval DEFAULT '24 hours', lost text DEFAULT 'rerun', OUT verdict text,
     OUT token text, OUT attempt int, OUT point text, OUT status int, OUT headers jsonb, OUT body bytea,

@@ -41,7 +41,7 @@ BEGIN
     RETURN inbox.audit_message('retry', source, event_id, consumer, reason, affected, 'waits for a retry or a snooze that is not due');
 END $$;
 
--- The same for a page. last_seq: as in replay_page(). Messages that are due, or parked, are in no page.
+-- Makes the waiting retries of a page due now. last_seq: as in replay_page(). Messages that are due, or parked, are in no page.
 CREATE OR REPLACE FUNCTION inbox.retry_page(filter jsonb, after_seq bigint, max_rows int, reason text DEFAULT NULL,
                                  OUT affected bigint, OUT last_seq bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
@@ -59,7 +59,9 @@ BEGIN
 END $$;
 
 -- Makes a dead message processed: its error is the reason, and its history keeps the earlier error. For a consumer, or for
--- each one (NULL) for which it is dead. False: it is dead for none. The trigger adds no second entry.
+-- each one (NULL) for which it is dead. False: it is dead for none.
+--
+-- The trigger adds no second entry.
 CREATE OR REPLACE FUNCTION inbox.resolve(source text, event_id text, reason text, consumer text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE

@@ -21,7 +21,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = o
     SELECT s.topic, s.kafka_partition, s.consumer FROM stream s WHERE s.consumer IS NOT NULL
 $$;
 
--- Counts stop at 10,000, so that the cost does not grow with the table; 10000 means "or more".
+-- The state of the inbox as one jsonb object. Counts stop at 10,000, so that the cost does not grow with
+-- the table; 10000 means "or more".
 -- oldest_waiting_seconds is what the metric inboxd_oldest_waiting_seconds measures: how long the oldest message has
 -- been due, or parked although no earlier message blocks it. The schema does not know whether a message has a handler,
 -- because subscriptions belong to a sidecar. But it can find messages behind another one: of the first 10,000 parked

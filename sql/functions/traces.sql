@@ -17,7 +17,7 @@ BEGIN
           ORDER BY n.name, starts_with(h.pair ->> 0, 'ce_') DESC, h.place DESC) t;
 END $$;
 
--- The same if the headers have none: a structured CloudEvent has it in its envelope.
+-- The trace of a message whose headers have none: a structured CloudEvent has it in its envelope.
 CREATE OR REPLACE FUNCTION inbox.envelope_trace(seq bigint) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_agg(jsonb_build_array(t.name, e.envelope -> t.name) ORDER BY t.name), '[]')
@@ -27,6 +27,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE m.seq = envelope_trace.seq AND jsonb_typeof(e.envelope -> t.name) = 'string' AND octet_length(e.envelope ->> t.name) <= 8192
 $$;
 
+-- True: the headers are those of a structured CloudEvent.
 CREATE OR REPLACE FUNCTION inbox.is_structured(headers jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(headers::text LIKE '%application/cloudevents+json%', false)

@@ -53,9 +53,7 @@ CROSS JOIN LATERAL (
 -- One row per consumer that is known, or that has waiting messages or a connected handler. Listed: a sidecar that runs
 -- lists it. Unlisted: no sidecar has listed it for a minute; messages are stored for it until known_until. known_until is
 -- NULL for the consumer without a name, and for a renamed consumer that no sidecar has listed since. Lapsed: no messages
--- are stored for it any more, and its waiting messages wait for nobody. waiting: at most 10,000 of each partition are
--- counted. handlers: those that are connected, under an earlier name, too. earlier_names: those that still mean it. moving: rows of it still have an
--- earlier name. attention: what an operator should look at, and the command; NULL = nothing.
+-- are stored for it any more, and its waiting messages wait for nobody.
 CREATE OR REPLACE VIEW inbox.consumers AS
 SELECT v.*,
        nullif(concat_ws(' ',
@@ -107,9 +105,10 @@ SELECT o.seq, o.event_id, o.source, o.topic, o.aggregate, o.key, o.event_type, o
        o.request_key
 FROM inbox.outbox o;
 
--- Requests with an idempotency key, without their responses. lost: the lease of an attempt is over, it has no result, and it
--- was not begun again. leased: the request is in the index requests_leased, as each one that is pending or failed. A volatile
--- function in this view, such as clock_timestamp(), would keep the planner from using an index.
+-- Requests with an idempotency key, without their responses.
+--
+-- leased: the request is in the index requests_leased, as each one that is pending or failed.
+-- A volatile function in this view, such as clock_timestamp(), would keep the planner from using an index.
 CREATE OR REPLACE VIEW inbox.request_states AS
 SELECT r.scope, r.key, r.operation, r.fingerprint,
        CASE WHEN r.completed_at IS NOT NULL THEN 'COMPLETED' WHEN r.failed_at IS NOT NULL THEN 'FAILED' ELSE 'PENDING' END AS state,

@@ -10,10 +10,6 @@ CREATE TABLE inbox.inbox_schema_version (
     oldest_sidecar int NOT NULL
 );
 
-COMMENT ON TABLE inbox.inbox_schema_version IS 'One row per migration. The schema has the highest version.';
-COMMENT ON COLUMN inbox.inbox_schema_version.oldest_sidecar IS
-    'The schema can be used by every inboxd whose own newest migration has this number or a higher one (docs/adr/0020)';
-
 -- `consumer` is reserved for several consumers of one message, each with its own row. It comes last in the primary key:
 -- docs/adr/0021 says why. Other tables do not need it: a reject is not a message of any consumer, a conflict concerns
 -- the record, and a watermark covers all consumers.
@@ -54,29 +50,6 @@ CREATE TABLE inbox.inbox_messages (
     CONSTRAINT inbox_messages_one_state CHECK (num_nonnulls(available_at, processed_at, dead_at) <= 1),
     CONSTRAINT inbox_messages_unclaimed CHECK (available_at IS NULL OR claimed_by IS NULL)
 ) WITH (fillfactor = 50);
-
-COMMENT ON TABLE inbox.inbox_messages IS
-    'Every message, once. It is waiting while available_at is set, processed if processed_at is set, dead if dead_at is
-    set, and claimed otherwise.';
-COMMENT ON COLUMN inbox.inbox_messages.consumer IS
-    'Reserved for several consumers of one message, always empty';
-COMMENT ON COLUMN inbox.inbox_messages.available_at IS
-    'The time from which it can be claimed; infinity = parked behind an earlier message of its key, or for a handler';
-COMMENT ON COLUMN inbox.inbox_messages.claimed_by IS 'The inbox_instances.id that holds or completed it';
-COMMENT ON COLUMN inbox.inbox_messages.claim_number IS
-    'The number of the claim that took it from the table; NULL = it was born claimed, or never claimed';
-COMMENT ON COLUMN inbox.inbox_messages.delivery_count IS
-    'The number of its claims, which never decreases; together with claimed_by it is the fencing token of every settle';
-COMMENT ON COLUMN inbox.inbox_messages.rescue_count IS
-    'How often it returned to waiting because its sidecar died';
-COMMENT ON COLUMN inbox.inbox_messages.suspect IS
-    'It was open when a connection was lost, so it is delivered again alone on a connection';
-COMMENT ON COLUMN inbox.inbox_messages.attempts IS
-    'Its history: the last ten failed attempts and the last ten actions of operators; NULL = nothing failed yet';
-COMMENT ON COLUMN inbox.inbox_messages.dead_topic_at IS
-    'The dead_at for which it was produced to the dead topic; NULL or another value = not produced for this death';
-COMMENT ON COLUMN inbox.inbox_messages.handler IS
-    'The handler that processed the message, or whose verdict made it dead; NULL = there is none';
 
 -- No index and no index predicate uses a column that a successful completion changes (processed_at, result, handler),
 -- so a completion is a HOT update and changes no index.
@@ -128,12 +101,6 @@ CREATE TABLE inbox.inbox_offsets (
     PRIMARY KEY (topic, kafka_partition)
 ) WITH (fillfactor = 50);
 
-COMMENT ON TABLE inbox.inbox_offsets IS
-    'The watermark of each partition: everything below next_offset is in this schema. Moved in the transaction that stores the messages, by compare-and-set on (owner, epoch, next_offset).';
-COMMENT ON COLUMN inbox.inbox_offsets.last_digest IS
-    'Eight bytes of an offset, and the digest of the record at that offset: key, value and headers. It is unknown if it
-    is NULL or the offset is not last_offset';
-
 CREATE TABLE inbox.inbox_instances (
     id            int PRIMARY KEY,
     name          text NOT NULL,
@@ -152,20 +119,6 @@ CREATE TABLE inbox.inbox_instances (
     stragglers    bigint[] NOT NULL DEFAULT '{}',
     low_rest      bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
-
-COMMENT ON TABLE inbox.inbox_instances IS
-    'One row per running sidecar: its lease. id is random, never from a sequence. low_seq is a lower bound of the seq of
-    every born-claimed row that it may hold, low_claim a lower bound of the claim_number of every other row.';
-COMMENT ON COLUMN inbox.inbox_instances.timeline IS
-    'PostgreSQL''s timeline when it registered. After a failover the timeline differs, and the lease has ended';
-COMMENT ON COLUMN inbox.inbox_instances.away_at IS
-    'When it left the consumer group, because it has lacked a handler (since lacking_since) that another instance has';
-COMMENT ON COLUMN inbox.inbox_instances.host_id IS
-    'Host and lock file of its socket: an instance that holds that lock knows that an earlier instance with the same host_id has ended';
-COMMENT ON COLUMN inbox.inbox_instances.stragglers IS
-    'The oldest born-claimed rows that are still open, at most 32';
-COMMENT ON COLUMN inbox.inbox_instances.low_rest IS
-    'A lower bound of the seq of every born-claimed row that it may hold, except the stragglers; 0 = use low_seq';
 
 CREATE TABLE inbox.inbox_rejects (
     seq             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -228,22 +181,11 @@ CREATE TABLE inbox.inbox_janitor (
 ) WITH (fillfactor = 50);
 INSERT INTO inbox.inbox_janitor DEFAULT VALUES;
 
-COMMENT ON TABLE inbox.inbox_janitor IS
-    'One row: the instance that runs retention, and the positions of its walks. Delete the row, or empty walks, to start
-    over.';
-COMMENT ON COLUMN inbox.inbox_janitor.walks IS
-    'For each walk over messages: front = position of the first walk; again = position of the second walk, over skipped
-    rows; rested_at = when the second walk ended. For a walk over dead messages: the last row that was read';
-
 CREATE TABLE inbox.inbox_dead_topic (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     instance int,
     seen_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
-
-COMMENT ON TABLE inbox.inbox_dead_topic IS
-    'One row: the instance that produces to the dead topic; NULL = none at present. Created with the first message to
-    produce.';
 
 CREATE TABLE inbox.inbox_handlers (
     name          text COLLATE "C" PRIMARY KEY,
@@ -253,12 +195,3 @@ CREATE TABLE inbox.inbox_handlers (
     connected_at  timestamptz NOT NULL,
     last_seen_at  timestamptz NOT NULL
 ) WITH (fillfactor = 50);
-
-COMMENT ON TABLE inbox.inbox_handlers IS
-    'The handlers that have connected to any sidecar of this schema, with the subscriptions of their newest hello.
-    inbox.forget_handler() forgets one.';
-COMMENT ON COLUMN inbox.inbox_handlers.subscriptions IS 'As in the hello: [{"topic": "orders", "types": ["order.*"]}]';
-COMMENT ON COLUMN inbox.inbox_handlers.memory IS
-    'inbox.handler_memory of the sidecar that reported last: messages of the handler wait for it until this time after
-    last_seen_at';
-COMMENT ON COLUMN inbox.inbox_handlers.connected_at IS 'The newest hello';

@@ -38,22 +38,6 @@ CREATE TABLE inbox.outbox (
 );
 ALTER SEQUENCE inbox.outbox_seq OWNED BY inbox.outbox.seq;
 
-COMMENT ON TABLE inbox.outbox IS
-    'Every event that is not published yet, and those that retention.outbox keeps. inbox.emit() inserts; the relay
-    publishes in the order of seq and deletes.';
-COMMENT ON COLUMN inbox.outbox.source IS 'NULL = outbox.source of the relay';
-COMMENT ON COLUMN inbox.outbox.topic IS 'NULL = outbox.topic of the relay, which contains the aggregate or the type';
-COMMENT ON COLUMN inbox.outbox.content_type IS 'NULL = none; a tombstone has none';
-COMMENT ON COLUMN inbox.outbox.format IS
-    'NULL = outbox.format of the relay; bare = the record has the headers of this row and no others';
-COMMENT ON COLUMN inbox.outbox.headers IS 'Pairs of name and value, as in inbox_messages';
-COMMENT ON COLUMN inbox.outbox.payload IS 'The value of the record; NULL = a tombstone';
-COMMENT ON COLUMN inbox.outbox.caused_by IS 'The inbox_messages.seq of the message whose handler emitted it';
-COMMENT ON COLUMN inbox.outbox.available_at IS
-    'Set only if it is deferred: the time from which it is tried again; infinity = parked behind an earlier event of its key or
-    topic';
-COMMENT ON COLUMN inbox.outbox.published_at IS 'When the brokers had confirmed it. With retention.outbox = 0 the row is deleted instead';
-
 -- Deferred events: those that are due again, and then those that are parked, in the order of seq.
 CREATE INDEX outbox_waiting ON inbox.outbox (available_at, seq) WHERE available_at IS NOT NULL;
 CREATE INDEX outbox_dead ON inbox.outbox (dead_at, seq) WHERE dead_at IS NOT NULL;
@@ -65,8 +49,3 @@ CREATE TABLE inbox.outbox_relay (
     floor    bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO inbox.outbox_relay DEFAULT VALUES;
-
-COMMENT ON TABLE inbox.outbox_relay IS 'One row: the instance that publishes events; NULL = none at present.';
-COMMENT ON COLUMN inbox.outbox_relay.floor IS
-    'Where reading begins: all events up to this seq were published, or are deferred. It is a hint that saves the relay
-    from reading dead index entries; an event below it is found, too';

@@ -26,17 +26,6 @@ CREATE TABLE inbox.requests (
     CONSTRAINT requests_one_state CHECK (num_nonnulls(locked_until, failed_at, completed_at) = 1)
 ) WITH (fillfactor = 80);
 
-COMMENT ON TABLE inbox.requests IS
-    'One row for each request with an idempotency key that completed, failed, or holds a lease. The janitor deletes it after
-    expires_at.';
-COMMENT ON COLUMN inbox.requests.scope IS 'Whose key it is, for example the tenant; the server decides it, never the client';
-COMMENT ON COLUMN inbox.requests.operation IS 'What was requested, such as POST /orders; compared when the key comes again';
-COMMENT ON COLUMN inbox.requests.fingerprint IS 'Digest of the request; NULL = not compared';
-COMMENT ON COLUMN inbox.requests.holder IS
-    'The random number of who holds the lease, or completed with it; 0 = none, as for each request without a lease';
-COMMENT ON COLUMN inbox.requests.locked_until IS 'The end of the lease; set only while the request is PENDING';
-COMMENT ON COLUMN inbox.requests.point IS 'Recovery point: how far the last attempt came';
-
 CREATE INDEX requests_expires ON inbox.requests (expires_at);
 
 -- Leased requests, which are counted by state. A completion does not change these columns. The janitor sets the holder

@@ -12,10 +12,6 @@ CREATE TABLE inbox.inbox_pauses (
     PRIMARY KEY (kind, name)
 );
 
-COMMENT ON TABLE inbox.inbox_pauses IS
-    'What is paused: messages of the topic, the consumer or the handler wait, and spend no attempt. inbox.resume() ends it.';
-COMMENT ON COLUMN inbox.inbox_pauses.ingest IS 'The topic is not read from Kafka either';
-
 -- Sidecars read the pauses before they deliver anything. So whoever may read the handlers may read the pauses, also if
 -- `inboxd migrate` runs without --roles.
 DO $$

@@ -6,15 +6,7 @@ CREATE TABLE inbox.inbox_subscriptions (
     begun_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
-COMMENT ON TABLE inbox.inbox_subscriptions IS
-    'The entries of kafka.topics that sidecars have used. The first use of an entry makes rows in inbox_offsets for the
-    partitions that exist then.';
-
 ALTER TABLE inbox.inbox_offsets ADD COLUMN at_begin boolean NOT NULL DEFAULT false;
-
-COMMENT ON COLUMN inbox.inbox_offsets.at_begin IS
-    'The partition existed when its entry of kafka.topics was used first, with an auto.offset.reset other than earliest.
-    Any other partition is read from its first record';
 
 -- Sidecars need it at their start, also if `inboxd migrate` runs without --roles.
 DO $$

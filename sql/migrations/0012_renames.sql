@@ -12,15 +12,6 @@ CREATE TABLE inbox.inbox_renames (
     CHECK (old_name <> new_name)
 );
 
-COMMENT ON TABLE inbox.inbox_renames IS
-    'The earlier names of consumers: what still uses one means the consumer. inbox.rename_consumer() adds a row.';
-COMMENT ON COLUMN inbox.inbox_renames.moved_at IS
-    'When no row of inbox_messages had the earlier name any more. Until then an event is also a repeat if it has a row
-    under the earlier name';
-COMMENT ON COLUMN inbox.inbox_renames.walked_to IS 'The last seq whose row has moved, or needs not';
-COMMENT ON COLUMN inbox.inbox_renames.skipped IS
-    'This walk over the rows has left out locked ones, so another one follows';
-
 -- Sidecars need it at their start, also if `inboxd migrate` runs without --roles.
 DO $$
 DECLARE

@@ -7,9 +7,6 @@ CREATE TABLE inbox.inbox_claim_secrets (
     secret   bytea NOT NULL
 );
 
-COMMENT ON TABLE inbox.inbox_claim_secrets IS
-    'The secret of each sidecar that signs its claims. Only the owner of the schema reads it, in inbox.complete().';
-
 -- Sidecars need it at their start, also if `inboxd migrate` runs without --roles.
 DO $$
 DECLARE

@@ -15,7 +15,7 @@ NAMED = sorted(path.stem for path in (SQL / "queries").glob("*/*.sql") if embed.
 QUERIES = sorted((SQL / "queries").glob("*/*.sql"), key=lambda path: path.stem)
 MIGRATIONS = sorted((SQL / "migrations").glob("*.sql"))
 FUNCTIONS = sorted((SQL / "functions").glob("*.sql"))
-AROUND_FUNCTIONS = [SQL / "before_functions.sql", SQL / "after_functions.sql"]
+AROUND_FUNCTIONS = [SQL / f"{name}.sql" for name in embed.AROUND]
 
 # The settings of store/pg/db.c for each transaction.
 SETTINGS = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"

@@ -164,6 +164,10 @@ def objects(db):
         "functions": db.execute(f"SELECT p.oid::regprocedure::text, {BODY}, proconfig, prosecdef, proacl::text FROM pg_proc p"
                                 " WHERE pronamespace = 'inbox'::regnamespace ORDER BY 1").fetchall(),
         "triggers": db.execute("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1").fetchall(),
+        "comments": db.execute("""
+            SELECT i.type, replace(i.identity, 'inbox.', ''), replace(d.description, '"inbox"', 'inbox')
+            FROM pg_description d CROSS JOIN LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) i
+            WHERE i.identity LIKE 'inbox.%' ORDER BY 1, 2""").fetchall(),
         "views": db.execute("SELECT viewname, definition FROM pg_views WHERE schemaname = 'inbox' ORDER BY 1").fetchall(),
         "versions": db.execute("SELECT version, oldest_sidecar FROM inbox.inbox_schema_version ORDER BY 1").fetchall(),
     }
