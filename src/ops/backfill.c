@@ -270,7 +270,7 @@ static bool is_narrowed(const struct cli *cli)
 	       cli->filter.since != NULL;
 }
 
-static int run(struct backfill *backfill, struct err *err)
+static int copy_messages(struct backfill *backfill, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf question = BUF_INIT;
 	int r = count(backfill, err);
@@ -307,7 +307,7 @@ int op_backfill(const struct op *op, struct err *err)
 	if (op->cli->word_count == 0)
 		return err_set(err, FAULT_USAGE,
 			"backfill: give the name of a consumer (`inboxd consumers` lists them)");
-	r = run(&backfill, err);
+	r = copy_messages(&backfill, err);
 	buf_fini(&backfill.filter);
 	buf_fini(&backfill.details);
 	return r;

@@ -202,7 +202,7 @@ static int rename_consumer(const struct op *op, const char *const *names, struct
 
 typedef int forget_function(const struct op *op, const char *name, struct err *err);
 
-static int run(
+static int run_list_command(
 	const struct op *op, const struct list *list, forget_function *forget, struct err *err)
 {
 	const char *const *words = op->cli->words;
@@ -231,10 +231,10 @@ static int run(
 
 int op_handlers(const struct op *op, struct err *err)
 {
-	return run(op, &handlers, forget_handler, err);
+	return run_list_command(op, &handlers, forget_handler, err);
 }
 
 int op_consumers(const struct op *op, struct err *err)
 {
-	return run(op, &consumers, forget_consumer, err);
+	return run_list_command(op, &consumers, forget_consumer, err);
 }

@@ -165,7 +165,7 @@ static void add_order(struct params *params, const struct op *op, const struct l
 }
 
 /* `status`: that of the filter, if the options name none; NULL = the filter has none. */
-static int run(
+static int list_rows(
 	const struct op *op, const struct listing *listing, const char *status, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -198,7 +198,7 @@ int op_list(const struct op *op, struct err *err)
 	int r = check_options(op->cli, listing, err);
 
 	if (r == 0)
-		r = run(op, listing, "any", err);
+		r = list_rows(op, listing, "any", err);
 	if (r == 0)
 		op_note_times(op->cli, "any");
 	return r;
@@ -206,10 +206,10 @@ int op_list(const struct op *op, struct err *err)
 
 int op_keys(const struct op *op, struct err *err)
 {
-	return run(op, &keys, NULL, err);
+	return list_rows(op, &keys, NULL, err);
 }
 
 int op_audit(const struct op *op, struct err *err)
 {
-	return run(op, &actions, NULL, err);
+	return list_rows(op, &actions, NULL, err);
 }

@@ -567,7 +567,7 @@ static int change_words(const struct op *op, const struct change *change, struct
 
 /* --- The commands ------------------------------------------------------------------------------ */
 
-static int run(const struct op *op, const struct change *change, struct err *err)
+static int change_messages(const struct op *op, const struct change *change, struct err *err)
 {
 	const struct cli *cli = op->cli;
 
@@ -591,7 +591,7 @@ int op_replay(const struct op *op, struct err *err)
 	if (cli->filter.conflict != 0)
 		return op_replay_conflict(op, err);
 	if (!cli->filter.rejects)
-		return run(op, &replay, err);
+		return change_messages(op, &replay, err);
 	if (cli->word_count > 0 || op_has_filter(cli) || cli->bounds.after != 0)
 		return err_set(
 			err, FAULT_USAGE, "replay: --rejects takes neither event ids nor filters");
@@ -600,7 +600,7 @@ int op_replay(const struct op *op, struct err *err)
 
 int op_discard(const struct op *op, struct err *err)
 {
-	return run(op, &discard, err);
+	return change_messages(op, &discard, err);
 }
 
 /* An event id is one more filter: op_filter(). */
@@ -626,7 +626,7 @@ int op_discard_events(const struct op *op, struct err *err)
 
 int op_retry(const struct op *op, struct err *err)
 {
-	return run(op, &retry, err);
+	return change_messages(op, &retry, err);
 }
 
 int op_resolve(const struct op *op, struct err *err)

@@ -302,7 +302,7 @@ static int store_all(struct rejects *rejects, struct err *err)
 	return r;
 }
 
-static int run(struct rejects *rejects, struct err *err)
+static int replay_rejects(struct rejects *rejects, struct err *err)
 {
 	char question[128];
 	int r = prepare(rejects, err);
@@ -335,7 +335,7 @@ static int run(struct rejects *rejects, struct err *err)
 int op_replay_rejects(const struct op *op, struct err *err)
 {
 	struct rejects rejects = { .op = op, .counted = BUF_INIT, .last_seq = INT64_MAX };
-	int r = run(&rejects, err);
+	int r = replay_rejects(&rejects, err);
 
 	rejects_fini(&rejects);
 	return r;

@@ -96,7 +96,7 @@ static int open_db(const struct config *config, struct db **out, struct err *err
 	return r != 0 ? r : db_open(*out, err);
 }
 
-static int run(struct report *report, const struct config *config, struct err *err)
+static int verify_range(struct report *report, const struct config *config, struct err *err)
 {
 	CLEANUP(db_freep) struct db *db = NULL;
 	struct verify_counts counts;
@@ -140,7 +140,7 @@ int command_verify(const struct cli *cli, const struct config *config, struct er
 		return err_set(err, FAULT_USAGE, "verify: give a topic with --topic");
 	if (cli->range.from >= 0 && cli->range.to >= 0 && cli->range.from >= cli->range.to)
 		return err_set(err, FAULT_USAGE, "verify: --from must be lower than --to");
-	r = run(&report, config, err);
+	r = verify_range(&report, config, err);
 	buf_fini(&report.gaps);
 	return op_explain(r, cli->command, config, err);
 }

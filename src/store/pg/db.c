@@ -709,8 +709,8 @@ static int run_once(struct db *db, enum query query, const struct params *params
 	return r == DB_COMMIT_UNKNOWN ? FAULT_DATABASE : r;
 }
 
-static int run(struct db *db, enum query query, const struct params *params, struct rows **rows,
-	struct err *err)
+static int run_statement(struct db *db, enum query query, const struct params *params,
+	struct rows **rows, struct err *err)
 {
 	bool named = pipeline_names(db->pipeline);
 	int r = run_once(db, query, params, rows, err);
@@ -725,14 +725,14 @@ int db_run(struct db *db, enum query query, const struct params *params, struct 
 	struct err *err)
 {
 	db->reading = false;
-	return run(db, query, params, rows, err);
+	return run_statement(db, query, params, rows, err);
 }
 
 int db_read(struct db *db, enum query query, const struct params *params, struct rows **rows,
 	struct err *err)
 {
 	db->reading = true;
-	return run(db, query, params, rows, err);
+	return run_statement(db, query, params, rows, err);
 }
 
 int db_script(struct db *db, const char *sql, struct err *err)

@@ -116,7 +116,7 @@ static void stop_all(struct migrate_watcher *watcher)
 		(void)ask(watcher, QUERY_MIGRATION_CANCEL, NULL);
 }
 
-static void run(void *arg)
+static void watch_migration(void *arg)
 {
 	struct migrate_watcher *watcher = arg;
 	int64_t reported_ms = clock_now_ms();
@@ -167,7 +167,7 @@ int migrate_watcher_start(
 {
 	watcher->guarded[0] = first;
 	watcher->guarded[1] = second;
-	return thread_start(&watcher->thread, "migration", run, watcher, err);
+	return thread_start(&watcher->thread, "migration", watch_migration, watcher, err);
 }
 
 void migrate_watcher_free(struct migrate_watcher *watcher)
