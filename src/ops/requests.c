@@ -40,7 +40,7 @@ static int list(const struct op *op, struct err *err)
 }
 
 /* Finds the request with the key of the arguments; fails unless there is exactly one. */
-static int find(const struct op *op, struct rows **out, struct err *err)
+static int find_request(const struct op *op, struct rows **out, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	const char *key = op->cli->words[1];
@@ -119,7 +119,7 @@ static int show(const struct op *op, struct err *err)
 	CLEANUP(rows_freep) struct rows *facts = NULL;
 	CLEANUP(rows_freep) struct rows *response = NULL;
 	CLEANUP(rows_freep) struct rows *caused = NULL;
-	int r = find(op, &found, err);
+	int r = find_request(op, &found, err);
 
 	if (r == 0 && op->cli->body)
 		r = load_response(op, found, &response, err);
@@ -165,7 +165,7 @@ static int forget(const struct op *op, struct err *err)
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *found = NULL;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	int r = find(op, &found, err);
+	int r = find_request(op, &found, err);
 
 	if (r == 0)
 		r = confirm(op, found, err);

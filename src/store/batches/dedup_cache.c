@@ -65,7 +65,7 @@ static size_t set_of(struct fingerprint print)
 }
 
 /* The position of the event in its set; WAYS: not found. */
-static size_t find(const struct fingerprint *set, uint64_t event)
+static size_t find_in_set(const struct fingerprint *set, uint64_t event)
 {
 	size_t i = 0;
 
@@ -79,7 +79,7 @@ void dedup_cache_add(struct dedup_cache *cache, const struct message *message)
 {
 	const struct fingerprint print = print_of(cache, message);
 	struct fingerprint *set = cache->prints[set_of(print)];
-	size_t at = find(set, print.event);
+	size_t at = find_in_set(set, print.event);
 
 	memmove(set + 1, set, (at < WAYS ? at : WAYS - 1) * sizeof(*set));
 	set[0] = print;
@@ -89,7 +89,7 @@ bool dedup_cache_has(const struct dedup_cache *cache, const struct message *mess
 {
 	const struct fingerprint print = print_of(cache, message);
 	const struct fingerprint *set = cache->prints[set_of(print)];
-	size_t at = find(set, print.event);
+	size_t at = find_in_set(set, print.event);
 
 	return at < WAYS && set[at].payload == print.payload;
 }
