@@ -295,12 +295,12 @@ static bool is_short(const struct settling *s, const struct found *found)
 	return updated < asked;
 }
 
-/* finish(): rolled back, because a row of a lane with several rows is completed or lost. */
+/* commit_settle(): rolled back, because a row of a lane with several rows is completed or lost. */
 enum { FINISH_SHORT = 2 };
 #define FINISHES_MOST 3
 
 /* Queues the statements and commits. */
-static int finish(const struct settling *s, struct err *err)
+static int commit_settle(const struct settling *s, struct err *err)
 {
 	CLEANUP(found_fini) struct found found = { .others = NULL };
 	int r = s->queue(s, &found, err);
@@ -460,12 +460,12 @@ static int leave_out_gone(const struct settling *s, struct err *err)
 	return r;
 }
 
-/* finish(), and again without the rows that are gone. If the numbers still differ after FINISHES_MOST tries, a trigger
+/* commit_settle(), and again without the rows that are gone. If the numbers still differ after FINISHES_MOST tries, a trigger
  * of the user may hide updates. Then the rows that are left are committed, and the order of a lane is not checked. */
 static int finish_in_order(const struct settling *s, struct err *err)
 {
 	struct settling attempt = *s;
-	int r = finish(s, err);
+	int r = commit_settle(s, err);
 
 	for (int tries = 1; r == FINISH_SHORT; tries++) {
 		attempt.has_followers = tries < FINISHES_MOST;
@@ -473,7 +473,7 @@ static int finish_in_order(const struct settling *s, struct err *err)
 		if (r == 0)
 			r = begin(s, err);
 		if (r == 0)
-			r = finish(&attempt, err);
+			r = commit_settle(&attempt, err);
 	}
 	return r;
 }

@@ -43,7 +43,7 @@ static int wait_for_builder(struct db *db, const char *table, struct err *err)
 	return r != 0 ? err_prefix(err, "table %s", table) : 0;
 }
 
-static int finish(struct db *db, int r, struct err *err)
+static int commit_or_roll_back(struct db *db, int r, struct err *err)
 {
 	if (r == 0)
 		r = db_commit(db, err);
@@ -65,7 +65,7 @@ static int look_behind_builders(
 		if (r == 0)
 			r = look(db, step->index, state, err);
 	}
-	return finish(db, r, err);
+	return commit_or_roll_back(db, r, err);
 }
 
 static int drop_broken(struct db *db, struct migrate_watcher *watcher,
