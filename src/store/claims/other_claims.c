@@ -151,7 +151,7 @@ static int read_stragglers(struct other_claims_search *search, struct err *err)
 /* Reads the bounds before the stragglers. Rows between these bounds and newer ones are in the
  * ranges; a row below the bounds that is still held is also among the newer stragglers. So no claim
  * is missed while bounds rise. */
-static int begin(struct other_claims_search *search, struct err *err)
+static int begin_search(struct other_claims_search *search, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int r;
@@ -187,7 +187,7 @@ int other_claims_begin(struct other_claims_search **out, struct db *db,
 	search->db = db;
 	search->request = *request;
 	if (has_order(request))
-		r = begin(search, err);
+		r = begin_search(search, err);
 	if (r != 0)
 		return r;
 	*out = search;

@@ -323,7 +323,7 @@ static int commit_settle(const struct settling *s, struct err *err)
 }
 
 /* A settle does not wait for a handler's transaction, whatever lock_timeout the db has (rule R8). */
-static int begin(const struct settling *s, struct err *err)
+static int begin_settle(const struct settling *s, struct err *err)
 {
 	int r = db_begin(s->db, err);
 
@@ -342,7 +342,7 @@ static int name_completed(const struct settling *s, struct err *err)
 		any |= is_nameable(s->rows[i]);
 	if (!any)
 		return 0;
-	r = begin(s, err);
+	r = begin_settle(s, err);
 	if (r == 0)
 		r = queue_groups(s, QUERY_SETTLE_COMPLETED, is_nameable, &found, err);
 	if (r == 0)
@@ -471,7 +471,7 @@ static int finish_in_order(const struct settling *s, struct err *err)
 		attempt.has_followers = tries < FINISHES_MOST;
 		r = leave_out_gone(s, err);
 		if (r == 0)
-			r = begin(s, err);
+			r = begin_settle(s, err);
 		if (r == 0)
 			r = commit_settle(&attempt, err);
 	}
@@ -485,7 +485,7 @@ static int settle_unlocked(const struct settling *s, bool outbox_is_locked, stru
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *lockable = NULL;
 	int seq = params_array(&params, ARRAY_BIGINT);
-	int r = begin(s, err);
+	int r = begin_settle(s, err);
 
 	for (size_t i = 0; i < s->count; i++) {
 		if (!is_gone(s->rows[i]))
@@ -508,7 +508,7 @@ static int settle_unlocked(const struct settling *s, bool outbox_is_locked, stru
 
 static int settle_list(const struct settling *s, struct err *err)
 {
-	int r = begin(s, err);
+	int r = begin_settle(s, err);
 
 	qsort(s->rows, s->count, sizeof(struct settle_row *), by_claim);
 	mark_not_gone(s, SETTLE_OPEN);

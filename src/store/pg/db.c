@@ -478,7 +478,7 @@ static int ensure_settings(struct db *db, struct err *err)
 	return db->plans == PLANS_UNSET ? queue_plans(db, false, err) : 0;
 }
 
-static int begin(struct db *db, bool reading, struct err *err)
+static int begin_transaction(struct db *db, bool reading, struct err *err)
 {
 	int r = db->resting ? db_open(db, err) : 0;
 
@@ -494,12 +494,12 @@ static int begin(struct db *db, bool reading, struct err *err)
 
 int db_begin(struct db *db, struct err *err)
 {
-	return begin(db, false, err);
+	return begin_transaction(db, false, err);
 }
 
 int db_begin_reading(struct db *db, struct err *err)
 {
-	return begin(db, true, err);
+	return begin_transaction(db, true, err);
 }
 
 int db_queue(struct db *db, enum query query, const struct params *params, struct rows **rows,
@@ -700,7 +700,7 @@ void db_rollback(struct db *db)
 static int run_once(struct db *db, enum query query, const struct params *params,
 	struct rows **rows, struct err *err)
 {
-	int r = begin(db, db->reading, err);
+	int r = begin_transaction(db, db->reading, err);
 
 	if (r == 0)
 		r = db_queue(db, query, params, rows, err);
