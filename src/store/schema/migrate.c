@@ -186,7 +186,7 @@ static int lock_schema(struct run *run, struct err *err)
 	return r;
 }
 
-static int look(struct run *run, struct err *err)
+static int read_schema_state(struct run *run, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -378,7 +378,7 @@ static int run_step(struct run *run, struct err *err)
 
 	if (r != 0)
 		return r;
-	r = look(run, err);
+	r = read_schema_state(run, err);
 	if (r == 0)
 		r = check_rights(run, err);
 	if (r == 0 && run->version < migrate_latest())

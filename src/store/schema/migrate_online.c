@@ -15,7 +15,8 @@
 
 enum index_state { INDEX_MISSING, INDEX_BROKEN, INDEX_THERE };
 
-static int look(struct db *db, const char *index, enum index_state *state, struct err *err)
+static int read_index_state(
+	struct db *db, const char *index, enum index_state *state, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -59,11 +60,11 @@ static int look_behind_builders(
 	int r = db_begin(db, err);
 
 	if (r == 0)
-		r = look(db, step->index, state, err);
+		r = read_index_state(db, step->index, state, err);
 	if (r == 0 && *state == INDEX_BROKEN) {
 		r = wait_for_builder(db, step->table, err);
 		if (r == 0)
-			r = look(db, step->index, state, err);
+			r = read_index_state(db, step->index, state, err);
 	}
 	return commit_or_roll_back(db, r, err);
 }
