@@ -30,7 +30,7 @@ static const char *doubt(const struct http_answer *answer)
 
 /* Prints what the sidecar that listens there says. ASK_NOBODY: no program listens there. FAULT_CHECK: it is no whole answer
  * of an inboxd. */
-static int ask(const struct cli *cli, const char *listen, struct err *err)
+static int ask_sidecar(const struct cli *cli, const char *listen, struct err *err)
 {
 	CLEANUP(answer_fini) struct http_answer answer = { .connected = false };
 	const char *wrong;
@@ -66,7 +66,7 @@ static int print_own(const struct cli *cli, const struct config *config, struct 
 
 int command_config(const struct cli *cli, const struct config *config, struct err *err)
 {
-	int r = ask(cli, config->http.listen, err);
+	int r = ask_sidecar(cli, config->http.listen, err);
 
 	return r == ASK_NOBODY ? print_own(cli, config, err) : r;
 }
@@ -77,7 +77,7 @@ int command_config_unloaded(
 	CLEANUP(freep) char *listen = NULL;
 	struct err own = ERR_INIT;
 
-	if (config_find_listen(&listen, sources, NULL) != 0 || ask(cli, listen, &own) != 0)
+	if (config_find_listen(&listen, sources, NULL) != 0 || ask_sidecar(cli, listen, &own) != 0)
 		return err->fault;
 	(void)fprintf(stderr,
 		"the configuration that you gave cannot be loaded; the running sidecar uses the "

@@ -32,7 +32,7 @@ MUTANTS = [
            edit("return !atomic_load(&daemon->stop);", "return daemon != NULL;"),
            tests=[MIGRATIONS + "test_run_migrate_is_live_and_ends_at_a_signal"]),
     mutant("E4", "the server process of a stopped migration continues",
-           edit("if (running) (void)ask(watcher, QUERY_MIGRATION_CANCEL, NULL);", "(void)running;"),
+           edit("if (running) (void)ask_server(watcher, QUERY_MIGRATION_CANCEL, NULL);", "(void)running;"),
            tests=[MIGRATIONS + "test_run_migrate_is_live_and_ends_at_a_signal"]),
     mutant("E4", "an impossible migration is retried forever",
            edit("*final = r < 0 && migrate_error_is_final(err);", "*final = false;"),

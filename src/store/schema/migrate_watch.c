@@ -58,7 +58,7 @@ void migrate_watcher_report(struct migrate_watcher *watcher, const struct migrat
 }
 
 /* Asks the server about the running statement. The lock is free during the wait for the answer. */
-static int ask(struct migrate_watcher *watcher, enum query query, struct rows **rows)
+static int ask_server(struct migrate_watcher *watcher, enum query query, struct rows **rows)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int r = watcher->look == NULL ? db_new(&watcher->look, &watcher->options, NULL) : 0;
@@ -76,7 +76,8 @@ static void report_progress(struct migrate_watcher *watcher)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	struct migrate_report now;
-	bool any = ask(watcher, QUERY_MIGRATION_PROGRESS, &rows) == 0 && rows_count(rows) > 0;
+	bool any =
+		ask_server(watcher, QUERY_MIGRATION_PROGRESS, &rows) == 0 && rows_count(rows) > 0;
 
 	(void)pthread_mutex_lock(&watcher->lock);
 	now = watcher->running;
@@ -113,7 +114,7 @@ static void stop_all(struct migrate_watcher *watcher)
 	for (size_t i = 0; i < GUARDED; i++)
 		db_interrupt(watcher->guarded[i]);
 	if (running)
-		(void)ask(watcher, QUERY_MIGRATION_CANCEL, NULL);
+		(void)ask_server(watcher, QUERY_MIGRATION_CANCEL, NULL);
 }
 
 static void watch_migration(void *arg)
