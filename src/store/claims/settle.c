@@ -610,7 +610,7 @@ static bool may_be_events(const struct settling *s, int r, const struct err *err
 }
 
 /* The row keeps its claim. inboxd never settles a row without its events. */
-static void refuse(const struct settling *s, enum settle_status status, const struct err *why)
+static void refuse_row(const struct settling *s, enum settle_status status, const struct err *why)
 {
 	struct settle_row *row = s->rows[0];
 
@@ -629,12 +629,12 @@ static int settle_alone(const struct settling *s, int r, struct err *err)
 	if (is_bad_value(s, r, err) && !db_error_is_event(err))
 		r = settle_with_note(s, err);
 	if (may_be_events(s, r, err) && is_bad_value(s, r, err)) {
-		refuse(s, SETTLE_UNEMITTED, err);
+		refuse_row(s, SETTLE_UNEMITTED, err);
 		return 0;
 	}
 	if (!may_be_row(s, r, err) && !may_be_events(s, r, err))
 		return r;
-	refuse(s, SETTLE_REFUSED, err);
+	refuse_row(s, SETTLE_REFUSED, err);
 	if (s->isolation != NULL) {
 		s->isolation->refused++;
 		s->isolation->said = *err;

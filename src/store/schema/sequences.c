@@ -22,7 +22,7 @@ static void add_each(struct buf *out, const struct rows *rows)
 }
 
 /* Keeps the SQLSTATE of the refusal, because no retry can cure it. */
-static int refuse(const struct rows *behind, struct err *err)
+static int refuse_sequences(const struct rows *behind, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf words = BUF_INIT;
 	CLEANUP(buf_fini) struct buf remedy = BUF_INIT;
@@ -55,7 +55,7 @@ int sequences_check(struct db *db, struct buf *words, struct err *err)
 		return 0;
 	r = db_run(db, QUERY_ADVANCE_SEQUENCES, NULL, &set, said);
 	if (r < 0)
-		return may_not(said) ? refuse(behind, said) : r;
+		return may_not(said) ? refuse_sequences(behind, said) : r;
 	add_each(words, set);
 	return rows_count(set) > 0 ? SEQUENCES_SET : 0;
 }
