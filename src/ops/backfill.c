@@ -42,7 +42,7 @@ static const char *name_of(const struct backfill *backfill)
 
 /* Counts what the operator confirms. The filter then ends at the last seq of now: later messages
  * are stored for the consumer anyway, and the copies must not be read again. */
-static int count(struct backfill *backfill, struct err *err)
+static int count_wanted(struct backfill *backfill, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -273,7 +273,7 @@ static bool is_narrowed(const struct cli *cli)
 static int copy_messages(struct backfill *backfill, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf question = BUF_INIT;
-	int r = count(backfill, err);
+	int r = count_wanted(backfill, err);
 
 	if (r != 0)
 		return r;

@@ -79,7 +79,7 @@ static int count_all(const struct op *op, struct counter *counter, struct err *e
 }
 
 /* The filter then fits only the messages that were counted. */
-static int count(const struct op *op, const struct change *change, struct buf *filter,
+static int count_change(const struct op *op, const struct change *change, struct buf *filter,
 	struct counts *out, struct err *err)
 {
 	struct counter wanted = {
@@ -243,7 +243,7 @@ int op_change_filtered(const struct op *op, const struct change *change, struct 
 	int r = op_filter(&filter, op, status, err);
 
 	if (r == 0)
-		r = count(op, change, &filter, &counts, err);
+		r = count_change(op, change, &filter, &counts, err);
 	if (r != 0)
 		return r;
 	op_note_times(op->cli, status);

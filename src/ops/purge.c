@@ -15,7 +15,7 @@
 /* Reads the whole table, because no index knows when a message was processed. The user confirms
  * this number: no more messages than that are deleted, and none that became so old after it was counted.
  * `counted` has the number and the time. */
-static int count(const struct op *op, struct rows **counted, struct err *err)
+static int count_old(const struct op *op, struct rows **counted, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
@@ -77,7 +77,7 @@ int op_purge(const struct op *op, struct err *err)
 	if (op->cli->bounds.older_than < 0)
 		return err_set(
 			err, FAULT_USAGE, "purge: give --older-than, for example --older-than 7d");
-	r = count(op, &counted, err);
+	r = count_old(op, &counted, err);
 	if (r != 0)
 		return r;
 	wanted = rows_int(counted, 0, 0);
