@@ -1,12 +1,14 @@
 """Every metric, log event, alert and error code is explained in docs/, and what is explained there exists.
 
-An operator must be able to find every word.
+An operator must be able to find every word. The row of a log event has the levels of its calls and names no field that it does not have; that
+of an alert has its severity.
 """
 
 import re
 
 METRICS, EVENTS, ALERTS = "docs/metrics.md", "docs/log-events.md", "docs/alerts.md"
-_LOGGED = re.compile(r"\blog_(?:debug|info|warn|error)\(\s*(?P<first>[^,;]*)|\blog_(?:at|write)\(\w+,\s*(?P<second>[^,;]*)")
+_CALL = re.compile(r"\blog_(debug|info|warn|error|at|write)\(")
+_FIELD = re.compile(r'\bLOG_(?:STR|INT)\(\s*"(\w+)"')
 _QUOTED = re.compile(r'"([a-z][a-z0-9_]+)"')
 # Events that are listed in a table in the sources and logged from there.
 _TABLE = re.compile(r'\[PG_ERROR_\w+\] = \{ "(\w+)"')
@@ -20,7 +22,10 @@ def problems(tree):
         return
     yield from _compare(tree, METRICS, None, _metrics(tree), "metric")
     yield from _compare(tree, ALERTS, None, _alerts(tree), "alert")
-    yield from _compare(tree, EVENTS, "event", _events(tree), "log event")
+    events = _events(tree)
+    yield from _compare(tree, EVENTS, "event", set(events), "log event")
+    yield from _check_events(tree, events)
+    yield from _check_alerts(tree)
     yield from _compare(tree, EVENTS, "code", _codes(tree), "error code")
     yield from _compare(tree, EVENTS, "SQLSTATE", _sqlstates(tree), "SQLSTATE")
     yield from _compare(tree, EVENTS, "exit code", _exit_codes(tree), "exit code")
@@ -61,16 +66,88 @@ def _alerts(tree):
     return set(re.findall(r"- alert: (\w+)", tree.text("deploy/prometheus/rules.yaml")))
 
 
+class _Event:
+    """What the calls of an event have. any_level, any_field: a call has others, too, which are known only when it runs."""
+
+    def __init__(self):
+        self.levels, self.fields = set(), set()
+        self.any_level = self.any_field = False
+
+
 def _events(tree):
-    found = set()
+    """{name: _Event} of all calls."""
+    found = {}
     for path in tree.paths("src/*.c"):
         if path == "src/base/log.c":
             continue
         text = tree.text(path)
-        for match in _LOGGED.finditer(text):
-            found.update(_QUOTED.findall(match["first"] or match["second"] or ""))
-        found.update(_TABLE.findall(text) if "log_" in text else ())
+        of_table = _TABLE.findall(text)
+        for match in _CALL.finditer(text):
+            arguments = _arguments(text, match.end())
+            level = match[1] if match[1] not in ("at", "write") else _level(arguments.pop(0))
+            fields = _FIELD.findall(" ".join(arguments[1:]))
+            for name in _QUOTED.findall(arguments[0]) or of_table:
+                event = found.setdefault(name, _Event())
+                event.levels.add(level)
+                event.any_level |= level is None
+                event.fields.update(fields)
+                event.any_field |= len(fields) < len(arguments) - 1
     return found
+
+
+def _level(argument):
+    return argument[4:].lower() if re.fullmatch(r"LOG_[A-Z]+", argument) else None
+
+
+def _arguments(text, start):
+    """The arguments of a call, from behind its parenthesis."""
+    depth, quoted, last, found = 1, False, start, []
+    for match in re.compile(r"\\.|.", re.S).finditer(text, start):
+        char = match[0]
+        quoted ^= char == '"'
+        depth += 0 if quoted else (char in "({[") - (char in ")}]")
+        if not quoted and (depth == 0 or (depth == 1 and char == ",")):
+            found.append(text[last:match.start()].strip())
+            last = match.end()
+        if depth == 0:
+            return found
+    return found
+
+
+def _check_events(tree, events):
+    every_field = set().union(*(event.fields for event in events.values()))
+    for name, number, cells in _rows(tree, EVENTS, "level"):
+        event = events.get(name)
+        if event is None:
+            continue
+        levels = set(re.findall(r"\b(?:debug|info|warn|error)\b", cells[1]))
+        if not event.any_level and levels != event.levels:
+            yield EVENTS, number, f"{name} has the level {', '.join(sorted(event.levels))}, not {cells[1]}"
+        named = set(re.findall(r"`([a-z_]+)`", " ".join(cells[2:])))
+        for field in sorted((named & every_field) - event.fields if not event.any_field else ()):
+            yield EVENTS, number, f"names {field}, which {name} does not have"
+
+
+def _check_alerts(tree):
+    rules = re.findall(r"- alert: (\w+)(.*?)(?=- alert: |\Z)", tree.text("deploy/prometheus/rules.yaml"), re.S)
+    severities = {name: re.search(r"severity: (\w+)", rule)[1] for name, rule in rules if "severity: " in rule}
+    for name, number, cells in _rows(tree, ALERTS, "severity"):
+        if severities.get(name, cells[1]) != cells[1]:
+            yield ALERTS, number, f"{name} has the severity {severities[name]}, not {cells[1]}"
+
+
+def _rows(tree, document, second):
+    """(name, line, cells) of the tables whose second column is headed so."""
+    inside, before = False, ""
+    for number, line in tree.lines(document):
+        if re.match(r"\|[-|]+$", line):
+            inside = before.split("|")[2].strip() == second
+        elif not line.startswith("|"):
+            inside = False
+        elif inside:
+            cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            yield re.match(r"`?(\w+)", cells[0])[1], number, cells
+        before = line
 
 
 def _codes(tree):

@@ -245,14 +245,14 @@ class Signals(unittest.TestCase):
     HEAD = "|---|---|\n"
     FILES = {
         "docs/metrics.md": "| metric | means |\n" + HEAD + "| `inboxd_a_total{topic}` | a |\n",
-        "docs/alerts.md": "| alert | means |\n" + HEAD + "| `InboxdA` | a |\n",
-        "docs/log-events.md": "| event | means |\n" + HEAD + "| `a_begun` | a |\n| `b_lost` | b |\n\n"
+        "docs/alerts.md": "| alert | severity | means |\n" + HEAD + "| `InboxdA` | warning | a |\n",
+        "docs/log-events.md": "| event | level | means |\n" + HEAD + "| `a_begun` | info | `why` |\n| `b_lost` | warn | b |\n\n"
                               "| code | means |\n" + HEAD + "| `TIMEOUT` | a |\n\n| SQLSTATE | means |\n" + HEAD
                               + "| `IB001` | a |\n\n| exit code | means |\n" + HEAD + "| 0 | a |\n| 70 | a |\n",
         "src/report/meters.c": '[METER_A] = COUNTER("inboxd_a_total", "A.", "topic"),\n',
-        "deploy/prometheus/rules.yaml": "- alert: InboxdA\n",
+        "deploy/prometheus/rules.yaml": "- alert: InboxdA\n  labels: {severity: warning}\n",
         "src/dispatch/a.c": 'log_info(\n\t"a_begun", LOG_STR("why", "x"));\nsay(entry, strdup("TIMEOUT"));\n',
-        "src/ingest/b.c": '[PG_ERROR_LOST] = { "b_lost", 1 },\nlog_warn(manner->event);\n',
+        "src/ingest/b.c": '[PG_ERROR_LOST] = { "b_lost", 1 },\nlog_warn(manner->event, LOG_INT("retry_in_ms", 1));\n',
         "sql/functions/a.sql": "USING ERRCODE = 'IB001'\n",
         "src/base/err.h": "FAULT_INTERNAL = -70,\nFAULT_MEMORY = -71,\n",
     }
@@ -268,7 +268,7 @@ class Signals(unittest.TestCase):
         self.assertEqual(self.check(paths=[], edits=[]), [])
 
     def test_a_name_that_is_explained_twice_is_found(self):
-        row = "| `a_begun` | a |\n"
+        row = "| `a_begun` | info | `why` |\n"
         self.assertEqual(len(self.check(paths=["docs/log-events.md"], edits=[(row, row + row)])), 1)
 
     def test_unexplained_names_are_found(self):
@@ -282,8 +282,17 @@ class Signals(unittest.TestCase):
             self.assertTrue(self.check(paths=[path], edits=[(old, new)]), path)
 
     def test_explained_names_that_do_not_exist_are_found(self):
-        gone = self.check(paths=["docs/log-events.md"], edits=[("| `b_lost` | b |\n", "| `b_lost` | b |\n| `c` | c |\n")])
+        gone = self.check(paths=["docs/log-events.md"], edits=[("| `b_lost` | warn | b |\n", "| `b_lost` | warn | b |\n| `c` | warn | c |\n")])
         self.assertEqual(gone, ["explains the log event c, which does not exist"])
+
+    def test_what_a_row_says_and_the_source_does_not_is_found(self):
+        for path, old, new in (("docs/log-events.md", "| info |", "| warn |"),
+                               ("docs/log-events.md", "`why`", "`retry_in_ms`"),
+                               ("docs/alerts.md", "warning", "critical")):
+            self.assertEqual(len(self.check(paths=[path], edits=[(old, new)])), 1, new)
+
+    def test_a_level_that_is_known_when_the_program_runs_may_be_any(self):
+        self.assertEqual(self.check(paths=["src/dispatch/a.c"], edits=[("log_info(", "log_at(late ? LOG_WARN : LOG_INFO,")]), [])
 
 
 class Examples(unittest.TestCase):
