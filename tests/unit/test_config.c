@@ -253,6 +253,12 @@ static void unknown_librdkafka_names_are_passed_on_with_a_warning(void **state)
 	assert_string_equal(world->config->warnings.items[0],
 		"--set: kafka.fetch.queue.backoff.ms: this librdkafka does not have this name; it "
 		"needs librdkafka 2.2");
+	world->sources.set_count = 0;
+	world_set(world, "kafka.oauth.token.file=/a");
+	assert_loads(world);
+	assert_string_equal(world->config->warnings.items[0],
+		"--set: kafka.oauth.token.file: librdkafka does not list this name; did you mean "
+		"\"oauth_token_file\"?");
 }
 
 static void unknown_libpq_keywords_are_refused(void **state)

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -103,6 +104,8 @@ static const struct {
 	{ "sasl.oauthbearer.client.credentials.client.id", "needs librdkafka 2.11; " },
 	{ "sasl.oauthbearer.assertion.algorithm", "needs librdkafka 2.11; " },
 	{ "sasl.oauthbearer.metadata.authentication.type", "needs librdkafka 2.12; " },
+	{ "oauth_token_fil", "did you mean \"oauth_token_file\"?" },
+	{ "oauth.token.command", "did you mean \"oauth_token_command\"?" },
 	{ "sesion.timeout.ms", "did you mean \"session.timeout.ms\"?" },
 	{ "linger", "No such configuration property" },
 	{ "group.protocols", "No such configuration property" },
@@ -165,6 +168,36 @@ static void every_setting_that_librdkafka_knows_passes(void **state)
 	assert_int_equal(text.length, 0);
 }
 
+/* librdkafka takes the number at the beginning of a text: 45 ms of "45s". */
+static void a_number_with_a_unit_is_refused(void **state)
+{
+	static const char *const accepted[] = { "0x1388", "5000 ", "5000" };
+	struct setting settings[] = { NEEDED, SETTING("session.timeout.ms", "45s"),
+		SETTING("fetch.max.bytes", "10MiB"), SETTING("message.timeout.ms", "1.5"),
+		SETTING("client.id", "9 lives"), SETTING("sasl.password", "1 hush") };
+	struct config config = { .kafka = { settings, 7 } };
+	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+	struct err err = ERR_INIT;
+
+	(void)state;
+	assert_int_equal(consumer_conf_check(&config, &text, &err), FAULT_CONFIG);
+	assert_string_equal(err.text,
+		"kafka.session.timeout.ms: librdkafka takes only the 45 of \"45s\"; write a whole "
+		"number without a unit");
+	assert_string_equal(buf_str(&text),
+		"kafka.fetch.max.bytes: librdkafka takes only the 10 of \"10MiB\"; write a whole "
+		"number without a unit\n"
+		"kafka.message.timeout.ms: librdkafka takes only the 1 of \"1.5\"; write a whole "
+		"number without a unit\n");
+	config.kafka.count = 3;
+	for (size_t i = 0; i < sizeof(accepted) / sizeof(accepted[0]); i++) {
+		CLEANUP(freep) char *value = strdup(accepted[i]);
+
+		settings[2].value = value;
+		assert_int_equal(consumer_conf_check(&config, &text, &err), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -175,6 +208,7 @@ int main(void)
 		cmocka_unit_test(a_setting_that_inboxd_controls_is_refused),
 		cmocka_unit_test(each_setting_that_librdkafka_does_not_know_is_explained),
 		cmocka_unit_test(every_setting_that_librdkafka_knows_passes),
+		cmocka_unit_test(a_number_with_a_unit_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

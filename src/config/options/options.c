@@ -55,7 +55,8 @@ const struct section option_sections[] = {
 		"Schema, name, ordering and limits of this instance." },
 	{ "kafka", SECTION_OPEN, "librdkafka",
 		"Topics and the connection to Kafka. Every other key is a librdkafka "
-		"configuration property and is passed to librdkafka as it is written; "
+		"configuration property and is passed to librdkafka as it is written, numbers "
+		"without a unit; "
 		"`bootstrap.servers` and `group.id` are required." },
 	{ "postgres", SECTION_OPEN, "libpq",
 		"Connection to the service's database. Every other key is a libpq connection "

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "config/options/value.h"
-#include "config/sources/nearest.h"
 #include "config/sources/text.h"
 
 /* --- Names that are not passed on ------------------------------------------------------------------- */
@@ -96,6 +95,14 @@ static int unknown_section(const struct written_key *written, struct err *err)
 		written->section, hint);
 }
 
+void key_offer_own(struct nearest *nearest, const char *section)
+{
+	for (const struct option *option = option_table; option->section != NULL; option++) {
+		if (strcmp(option->section, section) == 0)
+			nearest_offer(nearest, option->key);
+	}
+}
+
 /* Names a near key of the section, else another section that has this key. */
 static int unknown_key(const struct written_key *written, struct err *err)
 {
@@ -104,10 +111,9 @@ static int unknown_key(const struct written_key *written, struct err *err)
 	const char *other = NULL;
 
 	nearest_start(&nearest, written->name);
+	key_offer_own(&nearest, written->section);
 	for (const struct option *option = option_table; option->section != NULL; option++) {
-		if (strcmp(option->section, written->section) == 0)
-			nearest_offer(&nearest, option->key);
-		else if (other == NULL && strcmp(option->key, written->name) == 0)
+		if (other == NULL && strcmp(option->key, written->name) == 0)
 			other = option->section;
 	}
 	nearest_hint(&nearest, hint);
@@ -213,6 +219,7 @@ static int check_listed(const struct section *section, const struct written_key 
 	}
 	if (listed == NULL)
 		return 0;
+	key_offer_own(&nearest, section->name);
 	offer_often_written(&nearest, section->name);
 	nearest_hint(&nearest, hint);
 	if (section->listed)

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "config/load.h"
 #include "config/options/options.h"
+#include "config/sources/nearest.h"
 
 /* What was written, borrowed. */
 struct written_key {
@@ -39,6 +40,9 @@ int key_find(struct key *out, const struct written_key *written,
 /* The first version of librdkafka that has this name under `kafka`; NULL: unknown, or it was there before 2.0.2, the oldest
  * version that inboxd is built with. */
 const char *key_first_version(const char *name);
+
+/* Offers the keys of inboxd's own in this section. */
+void key_offer_own(struct nearest *nearest, const char *section);
 
 /* The name that `suffix` of a variable INBOXD_<SECTION>_<suffix> stands for: an option's, or one that the
  * section's library lists, or, when no list was given, the usual form of the library's names, written

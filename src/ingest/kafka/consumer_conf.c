@@ -145,6 +145,7 @@ static int unknown_name(const char *name, const char *words, struct err *err)
 			"kafka.%s: needs librdkafka %s; this inboxd has %s", name, since,
 			rd_kafka_version_str());
 	nearest_start(&nearest, name);
+	key_offer_own(&nearest, "kafka");
 	if (ingest_option_names(&known, NULL) == 0) {
 		for (size_t i = 0; known[i] != NULL; i++)
 			nearest_offer(&nearest, known[i]);
@@ -177,6 +178,28 @@ static int set(rd_kafka_conf_t *conf, const char *name, const char *value, struc
 	default:
 		return invalid_value(name, words, err);
 	}
+}
+
+/* librdkafka takes the number at the beginning of a text, and passes over the rest: "45s" would be 45 milliseconds. Which
+ * of its settings are whole numbers is seen in what it has made of the text. */
+static int check_whole_number(
+	const rd_kafka_conf_t *conf, const char *name, const char *value, struct err *err)
+{
+	char taken[32] = "";
+	size_t size = sizeof(taken);
+	char *end;
+
+	if (rd_kafka_conf_get(conf, name, taken, &size) != RD_KAFKA_CONF_OK ||
+		size > sizeof(taken) || strcmp(taken, value) == 0 ||
+		taken[strspn(taken, "-0123456789")] != '\0')
+		return 0;
+	(void)strtoll(value, &end, 0);
+	if (end == value || end[strspn(end, " \t")] == '\0')
+		return 0;
+	return err_set(err, FAULT_CONFIG,
+		"kafka.%s: librdkafka takes only the %s of \"%s\"; write a whole number without a "
+		"unit",
+		name, taken, value);
 }
 
 static int set_number(rd_kafka_conf_t *conf, const char *name, int64_t value, struct err *err)
@@ -270,6 +293,8 @@ static int set_user(rd_kafka_conf_t *conf, const struct config *config,
 	if (refuse(config, setting->name, err) < 0)
 		return FAULT_CONFIG;
 	r = set(conf, setting->name, value, err);
+	if (r == 0)
+		r = check_whole_number(conf, setting->name, value, err);
 	if (r < 0 && shows_secret(conf, setting, value, err))
 		return err_set(err, FAULT_CONFIG, "kafka.%s: librdkafka refuses the value%s%s",
 			setting->name, setting->file == NULL ? "" : " in ",
