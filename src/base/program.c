@@ -209,6 +209,14 @@ static bool open_pipe(int *ours, int *theirs)
 	return fcntl(*ours, F_SETFL, O_NONBLOCK) == 0;
 }
 
+/* The program was found, so the kernel speaks of what is to run it. */
+static const char *what_a_script_lacks(int error)
+{
+	if (error == ENOENT)
+		return ": the interpreter of its first line (#!) or its loader does not exist";
+	return error == ENOEXEC ? ": a script needs a first line like #!/bin/sh" : "";
+}
+
 static int start(struct run *run, struct err *err)
 {
 	CLEANUP(freep) char *path = NULL;
@@ -226,8 +234,8 @@ static int start(struct run *run, struct err *err)
 	close_fd(&out);
 	close_fd(&error_out);
 	return error == 0 ? 0
-			  : err_set(err, FAULT_INTERNAL, "%s cannot be started: %s", name,
-				    strerror(error));
+			  : err_set(err, FAULT_INTERNAL, "%s cannot be started: %s%s", name,
+				    strerror(error), what_a_script_lacks(error));
 }
 
 /* --- Its output -------------------------------------------------------------------------------- */
@@ -282,12 +290,14 @@ static bool has_ended(struct run *run)
 	       run->ending.si_pid != 0;
 }
 
-/* A killed process can be in a system call that does not end. It is looked at again before the next run. */
+/* A killed process can be in a system call that does not end. It is looked at again before the next run. The process itself can
+ * have left its group, and its number is its own until the status is taken. */
 static void end(struct run *run)
 {
 	const int64_t until_ms = clock_now_ms() + KILLED_MS;
 
 	(void)kill(-run->pid, SIGKILL);
+	(void)kill(run->pid, SIGKILL);
 	while (!has_ended(run) && clock_now_ms() < until_ms)
 		exchange(run, TICK_MS);
 	if (run->ending.si_pid == 0) {
@@ -309,7 +319,7 @@ static const char *wait_for_end(struct run *run, const struct thread *thread)
 
 	while (!has_ended(run)) {
 		if (run->overflow)
-			return "was killed, because it writes too much to stdout";
+			return "was killed, because it writes too much to stdout (at most 64 KiB)";
 		if (thread_is_stopping(thread))
 			return "was killed, because inboxd stops";
 		if (clock_now_ms() >= until_ms)
@@ -362,7 +372,7 @@ static int result_of(struct run *run, const char *killed, struct err *err)
 	if (killed != NULL)
 		return failed(run, killed, err);
 	if (run->overflow)
-		return failed(run, "writes too much to stdout", err);
+		return failed(run, "writes too much to stdout (at most 64 KiB)", err);
 	(void)snprintf(how, sizeof(how), "ended with %s %d",
 		run->ending.si_code == CLD_EXITED ? "exit code" : "signal", run->ending.si_status);
 	if (run->ending.si_code != CLD_EXITED || run->ending.si_status != 0)

@@ -161,12 +161,13 @@ def test_jobs_run_at_the_same_time_and_no_more(inboxd, run, send, inbox, tmp_pat
 
 def test_a_timeout_kills_the_whole_process_group(start_inboxd, run, send, inbox, tmp_path):
     sidecar = start_inboxd(retry={"max_attempts": 1})
-    run(sidecar, 'sleep 1000 & echo $! >"$DIR/pid"; trap "" TERM; wait', "--timeout", "1s")
+    leaves = "import os, time; os.setpgid(0, os.getpgid(os.getppid())); time.sleep(1000)"
+    run(sidecar, f'sleep 1000 & echo $! $$ >"$DIR/pid"; trap "" TERM; exec python3 -c "{leaves}"', "--timeout", "1s")
     send()
     row = inbox.wait_status("x", "dead")
     assert row["error_code"] == "TIMEOUT"
-    grandchild = pid_in(tmp_path / "pid")
-    eventually(lambda: not is_alive(grandchild))
+    for pid in map(int, (tmp_path / "pid").read_text(encoding="utf-8").split()):
+        eventually(lambda pid=pid: not is_alive(pid))
 
 
 def test_what_a_command_leaves_running_is_killed(inboxd, run, send, inbox, tmp_path):

@@ -149,6 +149,21 @@ static void its_group_is_killed_at_the_timeout(void **state)
 	assert_ends(pid_in(&out));
 }
 
+/* Only a process that is no leader of a session can do so. */
+static void a_program_that_has_left_its_group_is_killed(void **state)
+{
+	static const char script[] = "exec python3 -c 'import os, time; os.setpgid(0, "
+				     "os.getpgid(os.getppid())); print(os.getpid(), flush=True); "
+				     "time.sleep(600)'";
+	CLEANUP(buf_fini) struct buf out = BUF_INIT;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(run(script, 700, &out, &err), FAULT_INTERNAL);
+	assert_non_null(strstr(err.text, "took too long"));
+	assert_ends(pid_in(&out));
+}
+
 static void what_it_leaves_behind_is_killed(void **state)
 {
 	CLEANUP(buf_fini) struct buf out = BUF_INIT;
@@ -315,6 +330,37 @@ static void a_path_that_is_no_program_is_refused(void **state)
 		assert_int_equal(find(paths[i], &err), FAULT_CONFIG);
 }
 
+/* The kernel says only that a file does not exist, although the program does. */
+static void a_script_without_an_interpreter_is_explained(void **state)
+{
+	static const struct {
+		const char *text;
+		const char *says;
+	} scripts[] = {
+		{ "#!/does/not/exist\n", "interpreter of its first line (#!)" },
+		{ "#!/bin/sh\r\n", "interpreter of its first line (#!)" },
+		{ "echo token\n", "needs a first line like #!/bin/sh" },
+	};
+	struct place place = new_place();
+	char *command[] = { place.path, NULL };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
+		struct program program = { .command = command, .timeout_ms = LONG_MS };
+		CLEANUP(buf_fini) struct buf out = BUF_INIT;
+		struct err err = ERR_INIT;
+		FILE *file = fopen(place.path, "we");
+
+		assert_non_null(file);
+		(void)fputs(scripts[i].text, file);
+		(void)fclose(file);
+		assert_int_equal(program_run(&program, &thread, &out, &err), FAULT_INTERNAL);
+		assert_non_null(strstr(err.text, "cannot be started: "));
+		assert_non_null(strstr(err.text, scripts[i].says));
+	}
+	remove_place(&place);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -322,6 +368,7 @@ int main(void)
 		cmocka_unit_test(a_failure_names_the_last_line_of_stderr_without_secrets),
 		cmocka_unit_test(too_much_output_ends_it),
 		cmocka_unit_test(its_group_is_killed_at_the_timeout),
+		cmocka_unit_test(a_program_that_has_left_its_group_is_killed),
 		cmocka_unit_test(what_it_leaves_behind_is_killed),
 		cmocka_unit_test(a_stop_ends_it),
 		cmocka_unit_test(it_sees_no_secrets_and_no_descriptors_of_ours),
@@ -330,6 +377,7 @@ int main(void)
 		cmocka_unit_test(a_link_is_followed_before_the_check),
 		cmocka_unit_test(a_link_that_others_may_replace_is_refused),
 		cmocka_unit_test(a_path_that_is_no_program_is_refused),
+		cmocka_unit_test(a_script_without_an_interpreter_is_explained),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -217,8 +217,9 @@ void process_kill(struct process *process)
 	if (process->pid == 0 || process->killed)
 		return;
 	process->killed = true;
-	/* The group exists until its leader is reaped, so the number cannot be that of another group. */
+	/* The group exists until its leader is reaped, so the number cannot be that of another group. The leader can have left it. */
 	(void)kill(-process->pid, SIGKILL);
+	(void)kill(process->pid, SIGKILL);
 	close_fd(&process->in);
 }
 
