@@ -242,6 +242,12 @@ static int check_token_path(const struct config *config, struct err *err)
 	const char *path = command ? config->kafka_oauth_token_command.items[0]
 				   : config->kafka_oauth_token_file;
 
+	/* One item with a blank is a command line, whose arguments nobody would hide. */
+	if (config->kafka_oauth_token_command.count == 1 && strpbrk(path, " \t") != NULL)
+		return err_set(err, FAULT_CONFIG,
+			"%s: kafka.%s: write the program and its arguments as a list, such as "
+			"[/program, argument]; a path with a space needs a link without one",
+			entry->origin, key);
 	if (path[0] == '/')
 		return 0;
 	return err_set(err, FAULT_CONFIG, "%s: kafka.%s: write an absolute path%s", entry->origin,

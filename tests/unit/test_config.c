@@ -676,6 +676,9 @@ static const struct {
 		"@/inboxd.yaml:7: kafka.oauth_token_file: write an absolute path" },
 	{ TOKEN_NEEDED "  oauth_token_command: [hush, hush]\n",
 		"@/inboxd.yaml:7: kafka.oauth_token_command: write an absolute path" },
+	{ TOKEN_NEEDED "  oauth_token_command: /bin/token --key hush\n",
+		"@/inboxd.yaml:7: kafka.oauth_token_command: write the program and its arguments "
+		"as a list" },
 	{ TOKEN_NEEDED "  oauth_token_file: /a\n  oauth_token_command: [/b]\n",
 		"kafka.oauth_token_file and kafka.oauth_token_command are both set" },
 	{ TOKEN_NEEDED "  oauth_token_file: /a\n  sasl.oauthbearer.method: oidc\n",

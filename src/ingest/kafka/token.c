@@ -35,7 +35,8 @@ DEFINE_CLEANUP(struct json_stream *, stream_free);
 struct reading {
 	struct token *token;
 	const struct known *known; /* the members that are read, ended by NULL */
-	const char *wrong;         /* what is wrong with the last member; NULL: nothing */
+	const char *name;          /* of the last one that was read */
+	const char *wrong;         /* with it; NULL: nothing */
 	struct err *err;
 	int fault;
 };
@@ -43,6 +44,7 @@ struct reading {
 struct known {
 	const char *name;
 	enum json_kind kind;
+	const char *kind_words;
 	void (*set)(struct reading *reading, const struct json_member *member);
 };
 
@@ -57,7 +59,7 @@ static void set_text(struct reading *reading, const struct json_member *member, 
 		return;
 	r = json_text_of(member->raw, &scratch, &text, reading->err);
 	if (r > 0 || (r == 0 && memchr(text.data, '\0', text.length) != NULL)) {
-		reading->wrong = "a text has a character that is not allowed";
+		reading->wrong = "has a character that is not allowed";
 		return;
 	}
 	*out = r < 0 ? NULL : strndup(text.data, text.length);
@@ -87,7 +89,7 @@ static void set_time(struct reading *reading, const struct json_member *member, 
 		memcpy(digits, member->raw.data, member->raw.length);
 	time = strtod(digits, NULL) * factor;
 	if (time < 1 || time > LATEST_MS)
-		reading->wrong = "its end is no time";
+		reading->wrong = "is no time";
 	else
 		reading->token->expires_at_ms = (int64_t)time;
 }
@@ -111,7 +113,7 @@ static bool visit_extension(void *arg, const struct json_member *member)
 	if (member->kind != JSON_STRING ||
 		token->extension_texts ==
 			sizeof(token->extensions) / sizeof(token->extensions[0])) {
-		reading->wrong = "extensions is not an object of at most 32 texts";
+		reading->wrong = "must be an object of at most 32 texts";
 		return false;
 	}
 	name = strndup(member->name.data, member->name.length);
@@ -141,17 +143,17 @@ static void set_extensions(struct reading *reading, const struct json_member *me
 }
 
 static const struct known of_output[] = {
-	{ "token", JSON_STRING, set_value },
-	{ "expires_at_ms", JSON_NUMBER, set_expires_at_ms },
-	{ "principal", JSON_STRING, set_principal },
-	{ "extensions", JSON_OBJECT, set_extensions },
-	{ NULL, JSON_NULL, NULL },
+	{ "token", JSON_STRING, "must be a text", set_value },
+	{ "expires_at_ms", JSON_NUMBER, "must be a number", set_expires_at_ms },
+	{ "principal", JSON_STRING, "must be a text", set_principal },
+	{ "extensions", JSON_OBJECT, "must be an object of at most 32 texts", set_extensions },
+	{ NULL, JSON_NULL, NULL, NULL },
 };
 
 static const struct known of_claims[] = {
-	{ "exp", JSON_NUMBER, set_exp },
-	{ "sub", JSON_STRING, set_principal },
-	{ NULL, JSON_NULL, NULL },
+	{ "exp", JSON_NUMBER, "must be a number", set_exp },
+	{ "sub", JSON_STRING, "must be a text", set_principal },
+	{ NULL, JSON_NULL, NULL, NULL },
 };
 
 /* Other members are passed over, and null is as if the member were not there. */
@@ -162,10 +164,11 @@ static bool visit(void *arg, const struct json_member *member)
 	for (const struct known *known = reading->known; known->name != NULL; known++) {
 		if (!bytes_equal(member->name, bytes_of(known->name)) || member->kind == JSON_NULL)
 			continue;
+		reading->name = known->name;
 		if (member->kind == known->kind)
 			known->set(reading, member);
 		else
-			reading->wrong = "a member has a value of the wrong kind";
+			reading->wrong = known->kind_words;
 	}
 	return reading->wrong == NULL && reading->fault == 0;
 }
@@ -179,8 +182,10 @@ static int read_object(struct bytes text, struct reading *reading)
 		r = json_read_members(stream, text, visit, reading, reading->err);
 	if (reading->fault < 0)
 		return reading->fault;
-	if (r == JSON_BROKEN && reading->wrong == NULL)
-		reading->wrong = "it is no valid JSON object";
+	if (r == JSON_BROKEN && reading->wrong == NULL) {
+		reading->name = "it";
+		reading->wrong = "is no valid JSON object";
+	}
 	return r < 0 ? r : 0;
 }
 
@@ -252,10 +257,13 @@ static bool is_extension_value(const char *text)
 
 static int check_texts(const struct token *token, struct err *err)
 {
-	if (token->value == NULL || token->value[0] == '\0')
+	if (token->value == NULL)
+		return unusable(err, "the object has no member \"token\"");
+	if (token->value[0] == '\0')
 		return unusable(err, "there is none");
 	if (!is_visible(token->value))
-		return unusable(err, "it has a space or another character that is not allowed");
+		return unusable(err, "it has a space, a line break or another character that is "
+				     "not allowed; nothing else may be beside the token");
 	for (size_t i = 0; i < token->extension_texts; i += 2) {
 		if (!is_extension_name(token->extensions[i]))
 			return unusable(err,
@@ -274,7 +282,7 @@ static int check_time(const struct token *token, int64_t now_ms, struct err *err
 
 	if (token->expires_at_ms == 0)
 		return unusable(err, "nothing says when it ends: it needs expires_at_ms, or has to "
-				     "be a JSON Web Token with the claim exp");
+				     "be a JSON Web Token with the claim exp, in seconds");
 	if (left_ms >= TOKEN_LIFE_MIN_MS)
 		return 0;
 	if (left_ms > 0)
@@ -313,7 +321,10 @@ static int read_text(struct token *token, struct bytes text, struct err *err)
 		return unusable(err, text.length == 0 ? "there is none" : "it has a NUL byte");
 	if (*(const char *)text.data == '{') {
 		r = read_object(text, &reading);
-		return r == 0 && reading.wrong != NULL ? unusable(err, reading.wrong) : r;
+		return r < 0 || reading.wrong == NULL
+			       ? r
+			       : err_set(err, FAULT_KAFKA, "the token cannot be used: %s %s",
+					 reading.name, reading.wrong);
 	}
 	token->value = strndup(text.data, text.length);
 	return token->value == NULL ? err_memory(err) : 0;
