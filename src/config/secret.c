@@ -5,16 +5,11 @@
 #include "config/secret.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 #include "config/sources/text.h"
 
-int secret_read(const char *path, struct buf *out, struct err *err)
+static int check(const char *path, struct buf *out, struct err *err)
 {
-	int r = text_file_read(path, out, err);
-
-	if (r < 0)
-		return r;
 	if (out->length > 0 && out->data[out->length - 1] == '\n')
 		out->length--;
 	if (out->length > 0 && memchr(out->data, '\0', out->length) != NULL)
@@ -22,19 +17,29 @@ int secret_read(const char *path, struct buf *out, struct err *err)
 	return 0;
 }
 
+int secret_read(const char *path, struct buf *out, struct err *err)
+{
+	int r = text_file_read(path, out, err);
+
+	return r < 0 ? r : check(path, out, err);
+}
+
+int secret_read_again(const char *path, struct buf *out, struct err *err)
+{
+	int r = text_file_read_regular(path, out, err);
+
+	return r < 0 ? r : check(path, out, err);
+}
+
 const char *secret_fresh(const struct setting *setting, struct buf *scratch)
 {
 	struct err err = ERR_INIT;
-	struct stat found;
 
 	if (setting->file == NULL)
 		return setting->value;
-	/* To open a pipe that no process writes to would block for ever. */
-	if (stat(setting->file, &found) != 0 || !S_ISREG(found.st_mode))
-		return NULL;
 	buf_reset(scratch);
 	/* A file that is being written can be empty; no secret is. */
-	if (secret_read(setting->file, scratch, &err) < 0 || scratch->length == 0)
+	if (secret_read_again(setting->file, scratch, &err) < 0 || scratch->length == 0)
 		return NULL;
 	(void)buf_str(scratch); /* puts a NUL behind it */
 	return buf_ok(scratch) ? scratch->data : NULL;

@@ -23,4 +23,7 @@ const char *secret_now(const struct setting *setting, struct buf *scratch);
  * when the file cannot be read, is too large or contains a NUL; FAULT_MEMORY. */
 int secret_read(const char *path, struct buf *out, struct err *err);
 
+/* The same for a file that may be replaced while threads wait for it: waits for no pipe (text_file_read_regular()). */
+int secret_read_again(const char *path, struct buf *out, struct err *err);
+
 #endif

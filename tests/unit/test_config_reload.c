@@ -9,6 +9,10 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -154,6 +158,59 @@ static void a_secret_that_is_read_at_each_use_needs_no_restart(void **state)
 	assert_string_equal(secret_now(setting, &scratch), "newer");
 }
 
+struct swap {
+	const char *directory;
+	atomic_bool end;
+};
+
+/* Puts a secret and a pipe in the place of `swapped`, in turn. */
+static void *swap_forever(void *arg)
+{
+	struct swap *swap = arg;
+	char names[2][256];
+	char link[256];
+	char fresh[256];
+
+	(void)snprintf(names[0], sizeof(names[0]), "%s/secret", swap->directory);
+	(void)snprintf(names[1], sizeof(names[1]), "%s/pipe", swap->directory);
+	(void)snprintf(link, sizeof(link), "%s/swapped", swap->directory);
+	(void)snprintf(fresh, sizeof(fresh), "%s/fresh", swap->directory);
+	for (int i = 0; !atomic_load(&swap->end); i++) {
+		if (symlink(names[i % 2], fresh) != 0 || rename(fresh, link) != 0)
+			abort();
+	}
+	(void)unlink(link);
+	return NULL;
+}
+
+/* Whoever reads it would wait for ever, and hold up a thread. */
+static void a_pipe_that_takes_the_place_of_a_secret_is_not_waited_for(void **state)
+{
+	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
+	struct world *world = *state;
+	struct swap swap = { .directory = world->directory };
+	char path[256];
+	char file[256];
+	const struct setting setting = { (char[]){ "password" }, (char[]){ "old" }, file };
+	pthread_t thread;
+
+	(void)snprintf(file, sizeof(file), "%s/swapped", world->directory);
+	(void)snprintf(path, sizeof(path), "%s/pipe", world->directory);
+	(void)world_write(world, "secret", "new\n");
+	assert_int_equal(mkfifo(path, 0600), 0);
+	(void)alarm(20);
+	assert_int_equal(pthread_create(&thread, NULL, swap_forever, &swap), 0);
+	for (int i = 0; i < 20000; i++) {
+		const char *found = secret_now(&setting, &scratch);
+
+		assert_true(strcmp(found, "old") == 0 || strcmp(found, "new") == 0);
+	}
+	atomic_store(&swap.end, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	(void)alarm(0);
+	(void)unlink(path);
+}
+
 static void a_secret_that_cannot_be_read_keeps_its_value(void **state)
 {
 	CLEANUP(buf_fini) struct buf scratch = BUF_INIT;
@@ -275,6 +332,7 @@ int main(void)
 		RULE(a_secret_that_changed_in_its_file_needs_a_restart),
 		RULE(a_secret_that_is_read_at_each_use_needs_no_restart),
 		RULE(a_secret_that_cannot_be_read_keeps_its_value),
+		RULE(a_pipe_that_takes_the_place_of_a_secret_is_not_waited_for),
 		RULE(a_secret_that_moved_to_another_file_is_named),
 		RULE(a_wrong_configuration_changes_nothing),
 		RULE(values_that_fit_only_after_a_restart_are_refused),

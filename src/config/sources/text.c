@@ -1,6 +1,6 @@
 /*
  * Strings and lists are plain malloc(3), not a pool, so that a test can make each allocation fail.
- * text_file_read() is the only function of the configuration that reads files.
+ * text_file_read() and text_file_read_regular() are the only functions of the configuration that read files.
  */
 #include "config/sources/text.h"
 
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int string_copy(char **out, const char *text, size_t length, struct err *err)
@@ -146,16 +147,13 @@ void strings_fini(struct strings *list)
 	*list = (struct strings){ NULL, 0 };
 }
 
-/* The limit is checked while reading, not with fstat(2): a pipe and /dev/zero have no size. */
-int text_file_read(const char *path, struct buf *out, struct err *err)
+/* Closes the file. The limit is checked while reading, not with fstat(2): a pipe and /dev/zero have no size. */
+static int read_all(int fd, const char *path, struct buf *out, struct err *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t before = out->length;
 	ssize_t got = -1;
 	int r = 0;
 
-	if (fd < 0)
-		return err_set(err, FAULT_CONFIG, "cannot open %s: %s", path, strerror(errno));
 	while (got != 0 && r == 0) {
 		char *at = buf_reserve(out, 4096);
 
@@ -173,4 +171,30 @@ int text_file_read(const char *path, struct buf *out, struct err *err)
 	}
 	(void)close(fd);
 	return r;
+}
+
+static int cannot_open(const char *path, struct err *err)
+{
+	return err_set(err, FAULT_CONFIG, "cannot open %s: %s", path, strerror(errno));
+}
+
+int text_file_read(const char *path, struct buf *out, struct err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	return fd < 0 ? cannot_open(path, err) : read_all(fd, path, out, err);
+}
+
+/* A check of the path before open(2) would not do: another file can take its place between the two. */
+int text_file_read_regular(const char *path, struct buf *out, struct err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat found;
+
+	if (fd < 0)
+		return cannot_open(path, err);
+	if (fstat(fd, &found) == 0 && S_ISREG(found.st_mode))
+		return read_all(fd, path, out, err);
+	(void)close(fd);
+	return err_set(err, FAULT_CONFIG, "%s is no regular file", path);
 }

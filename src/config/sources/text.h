@@ -39,4 +39,8 @@ void strings_fini(struct strings *list);
  * TEXT_FILE_MAX_BYTES. */
 int text_file_read(const char *path, struct buf *out, struct err *err);
 
+/* The same, but waits for no pipe: FAULT_CONFIG if the path is not that of a regular file. For files that are read while
+ * threads wait for it. */
+int text_file_read_regular(const char *path, struct buf *out, struct err *err);
+
 #endif

@@ -157,17 +157,14 @@ static bool file_has_changed(void)
 	       !is_same_file(&now, &cache.seen);
 }
 
-/* To open a pipe that no process writes to would block for ever. */
+/* If the file is replaced between the two calls, it is read once more. */
 static int read_file(struct buf *out, struct err *err)
 {
 	struct stat found;
 
-	if (stat(cache.file, &found) == 0) {
+	if (stat(cache.file, &found) == 0)
 		cache.seen = found;
-		if (!S_ISREG(found.st_mode))
-			return err_set(err, FAULT_CONFIG, "%s is no regular file", cache.file);
-	}
-	return secret_read(cache.file, out, err);
+	return secret_read_again(cache.file, out, err);
 }
 
 /* A token that comes instead of one that a broker has refused may be refused, too: then the next one is asked for later. */
