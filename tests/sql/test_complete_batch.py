@@ -127,6 +127,25 @@ def test_an_array_without_a_type_gets_a_hint(db):
     assert "$1::text[]" in raised.value.diag.message_hint
 
 
+@pytest.mark.parametrize("function", ["complete(%s::text[])", "complete((%s::text[])[2])"])
+def test_a_row_that_a_trigger_of_the_user_leaves_out_is_not_completed(db, function):
+    """A BEFORE trigger that returns NULL skips the row. Without an error, the handler would commit an effect for a message that comes
+    again."""
+    seqs, claims = run(db, 3)
+    db.execute("CREATE FUNCTION leave_out() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    db.execute("CREATE TRIGGER leave_out BEFORE UPDATE ON inbox.inbox_messages FOR EACH ROW WHEN (NEW.event_id = 'e1')"
+               " EXECUTE FUNCTION leave_out()")
+    try:
+        with pytest.raises(psycopg.Error) as raised:
+            db.execute(f"SELECT inbox.{function}", [claims])
+        assert (raised.value.sqlstate, raised.value.diag.message_primary) == ("IB001", f"inbox.complete: claim {claims[1]} is lost")
+        assert completed(db) == []
+    finally:
+        db.execute("DROP FUNCTION leave_out CASCADE")
+    complete(db, claims)
+    assert completed(db) == seqs
+
+
 def test_a_rollback_gives_all_claims_back(db):
     seqs, claims = run(db, 3)
     db.execute("CREATE TABLE inbox.effects (seq bigint)")
