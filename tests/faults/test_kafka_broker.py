@@ -2,6 +2,7 @@
 spent, and work resumes automatically.
 """
 
+import os
 import signal
 import struct
 
@@ -70,6 +71,22 @@ def test_a_broker_outage_loses_nothing(fleet, broker, name, group, long_run):
     fleet.produce(200)
     caught_up(fleet, broker, name, group)
     assert sidecar.is_running() and not log_events(sidecar, "fatal")
+
+
+def test_a_partition_starts_behind_a_network_that_is_slow(broker, make_inboxd, handler, name):
+    """An answer needs longer than a broker that may be silent gets at first."""
+    broker.streams.create(name)
+    broker.streams.produce(name, "{}")
+    broker.proxy.slow_down(10_000_000, 0.35)
+    try:
+        sidecar = make_inboxd(kafka={"topics": [name], "bootstrap.servers": broker.bootstrap, "session.timeout.ms": 30000,
+                                     "heartbeat.interval.ms": 5000})
+        sidecar.start(ready=False)
+        eventually(lambda: os.path.exists(sidecar.socket_path), 30, "the socket")
+        received = handler(sidecar, always(DONE))
+        received.wait_count(1, timeout=60)
+    finally:
+        broker.proxy.slow_down(None, 0)
 
 
 class NoBrokers:

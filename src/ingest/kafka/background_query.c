@@ -13,9 +13,11 @@
 #include "ingest/kafka/convert.h"
 #include "ingest/kafka/topic_ids.h"
 
-#define LEADERS_MS       500
-#define LEADERS_ATTEMPTS 6
-#define TOPIC_IDS_MS     3000
+#define TOPIC_IDS_MS 3000
+
+/* The time limits of the attempts to read the leaders. The first ones are short, because the asked broker may be silent while others
+ * answer. The last ones are for brokers and networks that are slow. */
+static const int leaders_ms[] = { 500, 500, 500, 1000, 2000, 4000 };
 
 DEFINE_CLEANUP(struct background_query *, background_query_free);
 
@@ -41,14 +43,17 @@ static void use_all_leaders(const struct background_query *query)
 static int ask_leaders(struct background_query *query, struct err *err)
 {
 	struct rd_kafka_s *kafka = query->request.kafka;
-	int64_t next_ms = clock_now_ms() + LEADERS_MS;
-	int r = broker_query_leaders(kafka, LEADERS_MS, query->partitions, query->count, err);
+	int64_t next_ms = clock_now_ms() + leaders_ms[0];
+	int r = broker_query_leaders(kafka, leaders_ms[0], query->partitions, query->count, err);
 
-	for (int i = 1; i < LEADERS_ATTEMPTS && r < 0 && !thread_is_stopping(&query->thread); i++) {
+	for (size_t i = 1; i < sizeof(leaders_ms) / sizeof(leaders_ms[0]) && r < 0 &&
+			   !thread_is_stopping(&query->thread);
+		i++) {
 		thread_pause(&query->thread, next_ms - clock_now_ms());
 		use_all_leaders(query);
-		next_ms = clock_now_ms() + LEADERS_MS;
-		r = broker_query_leaders(kafka, LEADERS_MS, query->partitions, query->count, err);
+		next_ms = clock_now_ms() + leaders_ms[i];
+		r = broker_query_leaders(
+			kafka, leaders_ms[i], query->partitions, query->count, err);
 	}
 	for (size_t i = 0; r == 0 && i < query->count; i++) {
 		query->answers[i].leader = (int32_t)query->partitions[i].offset;
