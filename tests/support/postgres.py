@@ -125,11 +125,21 @@ class Postgres:
         return name
 
     def drop_database(self, name):
+        """Also with prepared transactions that a failed test left: they would hold back the snapshots of all databases."""
         with self.connect() as connection:
+            if connection.execute("SELECT 1 FROM pg_prepared_xacts WHERE database = %s", [name]).fetchone():
+                self._roll_back_prepared(name)
             connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def pid(self):
         return self._process.pid
+
+    def _roll_back_prepared(self, name):
+        from psycopg import sql
+
+        with self.connect(name) as connection:
+            for gid, in connection.execute("SELECT gid FROM pg_prepared_xacts WHERE database = %s", [name]).fetchall():
+                connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(gid))
 
     def _initialise(self):
         os.makedirs(self.directory, exist_ok=True)
