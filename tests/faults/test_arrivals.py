@@ -9,7 +9,7 @@ import pytest
 from armed import Armed, EAGER
 from support.scripts import always, by_id, DONE
 from support.wait import eventually, throughout
-from support.wire import NEVER, retry
+from support.wire import NEVER, done, retry
 
 
 @pytest.fixture
@@ -165,6 +165,27 @@ def test_a_claim_that_was_made_before_a_retry_does_not_end_the_wait_for_it(armed
     client.answer(k1, retry(delay_ms=1))
     inbox.wait_processed(3)
     assert client.event_ids == ["k1", "k2", "k3", "k1", "k1", "k2", "k3"]
+
+
+def test_a_replay_that_is_noticed_with_the_end_of_a_claim_is_found(armed, handler, streams, topic, inbox):
+    """The claim has not seen it, and with a poll of an hour nothing else searches. Dispatch is busy until it can read both."""
+    one = armed(worker={"poll": "1h"})
+    client = handler(one.sidecar, by_id({"other": [NEVER]}))
+    streams.produce_many(topic, [record("a", "a"), record("other", "o")])
+    other = client.wait_event("other")
+    inbox.wait_status("a", "processed")
+    one.arm("before_claim delay:1 *")
+    one.wait_pause("before_claim")
+    one.arm("after_claim hold", "after_answer hold")
+    inbox.query("SELECT pg_notify('inboxd_replay', '')")
+    one.wait_hit("after_claim")
+    inbox.query("SELECT inbox.replay_where('processed')")
+    client.answer(other, done())
+    one.wait_hit("after_answer")
+    one.arm("after_answer hold")
+    throughout(lambda: client.event_ids.count("a") == 1, seconds=0.5)  # the worker hands over the claim, and then the notification
+    one.arm()
+    eventually(lambda: client.event_ids.count("a") == 2)
 
 
 def test_a_batch_that_waited_during_a_key_hold_does_not_overtake_a_returned_row(armed, handler, streams, topic, inbox):

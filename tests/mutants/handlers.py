@@ -245,6 +245,9 @@ MUTANTS = [
            edit("ORDER BY m.seq + 0", "ORDER BY m.seq", within="complete"),
            edit("SET enable_mergejoin = off", ""),
            tests=["sql/test_plans.py::test_plans_that_a_session_keeps_are_good_for_every_table"]),
+    mutant("R7", "the end of a claim makes a later search of one that was asked for while it ran",
+           edit("} else if (claimer->poll_at_ms == job->claim.poll_at_ms) {", "} else {"),
+           tests=["faults/test_arrivals.py::test_a_replay_that_is_noticed_with_the_end_of_a_claim_is_found"]),
     mutant("R7", "the numbers of a claim are enough",
            edit("AND NOT EXISTS (SELECT FROM inbox.inbox_claim_secrets s WHERE s.instance = given.instance AND split_part(claim, '.', 5) "
                 "<> inbox.claim_tag(s.secret, left(claim, -17)))",

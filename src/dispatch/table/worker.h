@@ -67,6 +67,7 @@ struct claim_job {
 	uint64_t *hashes;     /* JOB_LANES: the key of each of job.streams */
 	int64_t *since;       /* JOB_DUE: owned, request.since points to it */
 	bool full;            /* JOB_DUE: a full scan (claim_cursor.h) */
+	int64_t poll_at_ms;   /* JOB_DUE: claimer.poll_at_ms when it was given */
 	bool isolate;         /* try each row alone if PostgreSQL refuses one */
 	size_t without_given; /* the number of `without` before the claim */
 	size_t reserved;      /* rows of budget reserved for it */

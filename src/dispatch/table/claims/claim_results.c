@@ -144,7 +144,9 @@ static void due_finished(struct table *table, struct job *job)
 			claimer->poll_at_ms = claimer->cursor.full_at_ms;
 	} else if (job->claim.claimed.seen > 0 || any_overflow(table)) {
 		claimer->poll_at_ms = 0; /* more rows may be due */
-	} else { /* known retries and replays wake the claimer themselves, so the next poll is later */
+	} else if (claimer->poll_at_ms == job->claim.poll_at_ms) {
+		/* Known retries and replays wake the claimer themselves, so the next poll is later. If one has done so while this
+		 * claim ran, the claim may not have seen its row. */
 		claimer->poll_at_ms += table->context->options.config->worker.poll;
 		if (!has_whole(&job->streams))
 			claimer->quiet_poll_at_ms = claimer->poll_at_ms;

@@ -232,6 +232,7 @@ static void claim_due(struct table *table, int64_t now_ms)
 		return;
 	}
 	claimer->poll_at_ms = now_ms + table->context->options.config->worker.poll;
+	job->claim.poll_at_ms = claimer->poll_at_ms;
 	order->retry_due_at_ms = INT64_MAX;
 	give_claim(table, job);
 	if (may_run_beside_others(table)) {
