@@ -1,12 +1,18 @@
 """Every metric, log event, alert and error code is explained in docs/, and what is explained there exists.
 
-An operator must be able to find every word. The row of a log event has the levels of its calls and names no field that it does not have; that
-of an alert has its severity.
+An operator must be able to find every word. The row of a metric begins with what the table of meters says. The row of a log event has
+the levels of its calls, and names no field that it does not have. The row of an alert has its severity.
 """
 
+import pathlib
 import re
+import sys
 
-METRICS, EVENTS, ALERTS = "docs/metrics.md", "docs/log-events.md", "docs/alerts.md"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+
+import metrics_page  # pylint: disable=wrong-import-position
+
+METRICS, EVENTS, ALERTS = metrics_page.PAGE, "docs/log-events.md", "docs/alerts.md"
 _CALL = re.compile(r"\blog_(debug|info|warn|error|at|write)\(")
 _FIELD = re.compile(r'\bLOG_(?:STR|INT)\(\s*"(\w+)"')
 _QUOTED = re.compile(r'"([a-z][a-z0-9_]+)"')
@@ -20,7 +26,10 @@ _FAULT = re.compile(r"\bFAULT_\w+ = -(\d+)")
 def problems(tree):
     if not tree.has(METRICS):
         return
-    yield from _compare(tree, METRICS, None, _metrics(tree), "metric")
+    table = tree.text(metrics_page.TABLE)
+    yield from _compare(tree, METRICS, None, set(metrics_page.meters(table)), "metric")
+    if tree.text(METRICS) != metrics_page.page(table, tree.text(METRICS)):
+        yield METRICS, 1, "is not up to date: run tools/metrics_page.py"
     yield from _compare(tree, ALERTS, None, _alerts(tree), "alert")
     events = _events(tree)
     yield from _compare(tree, EVENTS, "event", set(events), "log event")
@@ -56,10 +65,6 @@ def _explained(tree, document, column):
         elif not line.startswith("|"):
             heading = None
         before = line
-
-
-def _metrics(tree):
-    return set(re.findall(r"=\s*(?:COUNTER|GAUGE|HISTOGRAM)\(\s*\"(\w+)\"", tree.text("src/report/meters.c")))
 
 
 def _alerts(tree):

@@ -244,7 +244,7 @@ class Links(unittest.TestCase):
 class Signals(unittest.TestCase):
     HEAD = "|---|---|\n"
     FILES = {
-        "docs/metrics.md": "| metric | means |\n" + HEAD + "| `inboxd_a_total{topic}` | a |\n",
+        "docs/metrics.md": "| metric | kind | means | look |\n" + HEAD + "| `inboxd_a_total{topic}` | counter | A.<br>b | c |\n",
         "docs/alerts.md": "| alert | severity | means |\n" + HEAD + "| `InboxdA` | warning | a |\n",
         "docs/log-events.md": "| event | level | means |\n" + HEAD + "| `a_begun` | info | `why` |\n| `b_lost` | warn | b |\n\n"
                               "| code | means |\n" + HEAD + "| `TIMEOUT` | a |\n\n| SQLSTATE | means |\n" + HEAD
@@ -288,7 +288,11 @@ class Signals(unittest.TestCase):
     def test_what_a_row_says_and_the_source_does_not_is_found(self):
         for path, old, new in (("docs/log-events.md", "| info |", "| warn |"),
                                ("docs/log-events.md", "`why`", "`retry_in_ms`"),
-                               ("docs/alerts.md", "warning", "critical")):
+                               ("docs/alerts.md", "warning", "critical"),
+                               ("docs/metrics.md", "{topic}", ""),
+                               ("docs/metrics.md", "counter", "gauge"),
+                               ("docs/metrics.md", "A.", "B."),
+                               ("src/report/meters.c", '"A."', '"A"\n\t" longer."')):
             self.assertEqual(len(self.check(paths=[path], edits=[(old, new)])), 1, new)
 
     def test_a_level_that_is_known_when_the_program_runs_may_be_any(self):
