@@ -15,8 +15,8 @@
 #include "base/time/clock.h"
 #include "store/pg/connect/connect.h"
 #include "store/pg/pg_error_class.h"
+#include "store/pg/pg_wire.h"
 #include "store/pg/prepared.h"
-#include "store/pg/wire.h"
 
 #define MAX_QUEUED     96
 #define STATEMENT_MOST (1000U << 20) /* the protocol limit is 1 GiB */
@@ -89,7 +89,7 @@ static void keep_farewell(void *arg, const PGresult *notice)
 	const char *state = PQresultErrorField(notice, PG_DIAG_SQLSTATE);
 
 	if (state != NULL && strncmp(state, "57P", 3) == 0)
-		(void)wire_error(notice, &pipeline->farewell);
+		(void)pg_wire_error(notice, &pipeline->farewell);
 }
 
 int pipeline_open(struct pipeline *pipeline, struct err *err)
@@ -303,7 +303,7 @@ static void note_fault(
 	}
 	if (PQresultStatus(result) != PGRES_FATAL_ERROR)
 		return;
-	(void)wire_error(result, said);
+	(void)pg_wire_error(result, said);
 	if (slot->prepared != NULL && strcmp(said->state, "0A000") == 0)
 		(void)snprintf(said->state, sizeof(said->state), "26000");
 	if (pg_error_class_of(said->state) == PG_ERROR_STALE)
@@ -400,7 +400,7 @@ static int wait_once(struct pipeline *pipeline, int unsent, struct err *err)
 	int r = unsent < 0 ? wire_fault(pipeline, err) : 0;
 
 	if (r == 0)
-		r = wire_wait(PQsocket(pipeline->conn), events, pipeline->interrupt.fd,
+		r = pg_wire_wait(PQsocket(pipeline->conn), events, pipeline->interrupt.fd,
 			pipeline->deadline_ms, err);
 	if (r == 0 && !consume(pipeline)) {
 		r = wire_fault(pipeline, err);
@@ -545,7 +545,7 @@ static int await_script(struct pipeline *pipeline, struct err *err)
 				return 0;
 			if (PQresultStatus(result) == PGRES_FATAL_ERROR &&
 				pipeline->said.fault == 0)
-				(void)wire_error(result, &pipeline->said);
+				(void)pg_wire_error(result, &pipeline->said);
 			PQclear(result);
 		}
 		r = wait_once(pipeline, unsent, err);
@@ -578,7 +578,7 @@ int pipeline_await_notice(
 	if (r != 0)
 		return r;
 	/* it ends after the time, a poke, or input; what it was, the input says */
-	(void)wire_wait(
+	(void)pg_wire_wait(
 		PQsocket(pipeline->conn), POLLIN, wake_fd, clock_now_ms() + timeout_ms, NULL);
 	if (!consume(pipeline)) {
 		(void)wire_fault(pipeline, err);

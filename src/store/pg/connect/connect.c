@@ -15,7 +15,7 @@
 #include "base/time/clock.h"
 #include "config/secret.h"
 #include "store/pg/connect/connect_fault.h"
-#include "store/pg/wire.h"
+#include "store/pg/pg_wire.h"
 
 #define OLDEST_SERVER   140000
 #define CONNECT_TIMEOUT "10"
@@ -256,7 +256,7 @@ static int connect_steps(PGconn *conn, int wake_fd, bool *late, struct err *err)
 	if (PQstatus(conn) == CONNECTION_BAD)
 		return connect_failed(conn, err);
 	while (r == 0 && step != PGRES_POLLING_OK) {
-		r = wire_wait(PQsocket(conn), step == PGRES_POLLING_READING ? POLLIN : POLLOUT,
+		r = pg_wire_wait(PQsocket(conn), step == PGRES_POLLING_READING ? POLLIN : POLLOUT,
 			wake_fd, deadline_ms, err);
 		*late = r != 0 && clock_now_ms() >= deadline_ms;
 		if (r != 0)

@@ -1,7 +1,7 @@
 /*
- * Implements wire.h.
+ * Implements pg_wire.h.
  */
-#include "store/pg/wire.h"
+#include "store/pg/pg_wire.h"
 
 #include <errno.h>
 #include <libpq-fe.h>
@@ -14,7 +14,7 @@
 #include "base/threads/wake.h"
 #include "base/time/clock.h"
 
-int wire_wait(int fd, short events, int wake_fd, int64_t deadline_ms, struct err *err)
+int pg_wire_wait(int fd, short events, int wake_fd, int64_t deadline_ms, struct err *err)
 {
 	struct pollfd fds[2] = { { .fd = fd, .events = events },
 		{ .fd = wake_fd, .events = POLLIN } };
@@ -48,7 +48,7 @@ static void note_name(char out[64], const struct pg_result *result, int field)
 	(void)snprintf(out, 64, "%s", name == NULL ? "" : name);
 }
 
-int wire_error(const struct pg_result *result, struct err *err)
+int pg_wire_error(const struct pg_result *result, struct err *err)
 {
 	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
