@@ -21,7 +21,7 @@
 #include "config/options/value.h"
 #include "config/sources/entries.h"
 #include "config/sources/keys.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 #include "config/sources/yaml_file.h"
 #include "config/validate.h"
 

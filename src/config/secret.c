@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 
 static int check(const char *path, struct buf *out, struct err *err)
 {

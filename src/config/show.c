@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "config/sources/entries.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 
 enum { WIDEST_TEXT = 40 };
 

@@ -10,7 +10,7 @@
 
 #include "config/sources/entries.h"
 #include "config/sources/nearest.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 
 struct key_name {
 	const char *section;

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/time/clock.h"
 #include "config/show.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 #include "daemon/notify.h"
 #include "daemon/registration.h"
 #include "daemon/signals.h"

@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "config/load.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 #include "daemon/daemon.h"
 #include "ingest/ingest.h"
 #include "ops/op.h"

@@ -15,7 +15,7 @@
 #include "config/load.h"
 #include "config/show.h"
 #include "config/sources/entries.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 #include "ops/commands.h"
 #include "store/pg/connect/connect.h"
 

@@ -8,7 +8,7 @@
 
 #include "config/load.h"
 #include "config/show.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 #include "demand.h"
 
 #define MAX_TEXTS 16

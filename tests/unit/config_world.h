@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "config/load.h"
 #include "config/show.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 
 #define WORLD_MAX 16
 

@@ -17,7 +17,7 @@
 #include "base/cleanup.h"
 #include "config/load.h"
 #include "config/options/options.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 
 #define DOCUMENT SOURCE_DIR "/docs/configuration.md"
 

@@ -15,7 +15,7 @@
 #include "config/options/options.h"
 #include "config/options/value.h"
 #include "config/sources/nearest.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 
 static int store(struct config *config, const char *section, const char *key, const char *text,
 	struct err *err)

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 
 #include "base/cleanup.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 
 enum { SCHEMA_MAX = 63, TOPIC_MAX = 249, PORT_MAX = 65535 };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "config/secret.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 
 static void entry_fini(struct entry *entry)
 {

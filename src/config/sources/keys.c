@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "config/options/value.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 
 /* --- Names that are not passed on ------------------------------------------------------------------- */
 

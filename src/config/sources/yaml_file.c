@@ -13,7 +13,7 @@
 #include <yaml.h>
 
 #include "base/cleanup.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 
 struct reader {
 	yaml_parser_t parser;

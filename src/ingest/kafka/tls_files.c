@@ -18,7 +18,7 @@
 #include "base/time/backoff.h"
 #include "base/time/clock.h"
 #include "config/secret.h"
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 #include "ingest/kafka/consumer_conf.h"
 
 #define LOOK_MS 2000

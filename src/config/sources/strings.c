@@ -2,7 +2,7 @@
  * Strings and lists are plain malloc(3), not a pool, so that a test can make each allocation fail.
  * text_file_read() and text_file_read_regular() are the only functions of the configuration that read files.
  */
-#include "config/sources/text.h"
+#include "config/sources/strings.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
  * One thread a call. Every function that allocates can fail with FAULT_MEMORY; text_file_read() blocks
  * and has other errors, too.
  */
-#ifndef CONFIG_SOURCES_TEXT_H
-#define CONFIG_SOURCES_TEXT_H
+#ifndef CONFIG_SOURCES_STRINGS_H
+#define CONFIG_SOURCES_STRINGS_H
 
 #include "base/buf.h"
 #include "base/err.h"
