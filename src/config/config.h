@@ -74,7 +74,7 @@ struct sql_handler_rules {
 	int64_t connections;
 };
 
-struct entries;
+struct config_entries;
 
 /* One struct for each section. options.c has the meaning of each field. */
 struct inbox_config {
@@ -169,9 +169,9 @@ struct log_config {
 };
 
 struct config {
-	struct entries *entries; /* the texts of the values and their origins: show.h */
-	struct entries *pending; /* of the last reload, for a restart; NULL: none */
-	struct strings warnings; /* for a person; the caller logs them once */
+	struct config_entries *entries; /* the texts of the values and their origins: show.h */
+	struct config_entries *pending; /* of the last reload, for a restart; NULL: none */
+	struct strings warnings;        /* for a person; the caller logs them once */
 	struct inbox_config inbox;
 	struct strings kafka_topics;
 	char *kafka_oauth_token_file;             /* "" = none; so is the next one when empty */

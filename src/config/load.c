@@ -19,7 +19,7 @@
 
 #include "base/text/utf8.h"
 #include "config/options/value.h"
-#include "config/sources/entries.h"
+#include "config/sources/config_entries.h"
 #include "config/sources/keys.h"
 #include "config/sources/strings.h"
 #include "config/sources/yaml_file.h"
@@ -32,7 +32,7 @@ enum { ORIGIN_BYTES = 1024 };
 /* What the readers share. */
 struct loading {
 	const struct config_sources *sources;
-	struct entries *entries;
+	struct config_entries *entries;
 	struct strings *warnings;
 };
 
@@ -40,7 +40,7 @@ struct loading {
 
 /* The one place where a layer sets a key. */
 static int put(struct loading *loading, const struct written_key *written,
-	struct entry_value *value, struct err *err)
+	struct config_entry_value *value, struct err *err)
 {
 	struct key key;
 	int r = key_find(&key, written, loading->sources, loading->warnings, err);
@@ -55,24 +55,24 @@ static int put(struct loading *loading, const struct written_key *written,
 				written->origin, written->section, written->name);
 	}
 	value->origin = written->origin;
-	return entries_put(loading->entries, &key, value, err);
+	return config_entries_put(loading->entries, &key, value, err);
 }
 
 /* A text of a layer that has no lists. */
 static int put_text(struct loading *loading, const struct written_key *written, const char *text,
 	struct err *err)
 {
-	struct entry_value value = { .texts = &text, .count = 1, .commas = true };
+	struct config_entry_value value = { .texts = &text, .count = 1, .commas = true };
 
 	return put(loading, written, &value, err);
 }
 
 /* Sets every key of the table, so that each has an entry: a default is shown, compared and replaced as
  * any other text. */
-static int read_defaults(struct entries *entries, struct err *err)
+static int read_defaults(struct config_entries *entries, struct err *err)
 {
 	const char *text;
-	struct entry_value value = { .texts = &text, .count = 1, .standard = true };
+	struct config_entry_value value = { .texts = &text, .count = 1, .standard = true };
 	struct key key = { .section = options_section("kafka"), .name = "auto.offset.reset" };
 	char host[256] = "";
 	int r = 0;
@@ -90,14 +90,14 @@ static int read_defaults(struct entries *entries, struct err *err)
 		text = option->hostname ? host : option->text;
 		value.commas = true;
 		value.origin = option->hostname ? "default (the host's name)" : "default";
-		r = entries_put(entries, &own, &value, err);
+		r = config_entries_put(entries, &own, &value, err);
 	}
 	/* librdkafka's default is to begin at the end. A new group would then skip every message that is
 	 * in the topics already. */
 	text = "earliest";
 	value.commas = false;
 	value.origin = "default";
-	return r < 0 ? r : entries_put(entries, &key, &value, err);
+	return r < 0 ? r : config_entries_put(entries, &key, &value, err);
 }
 
 /* Called by yaml_file.c for each key of the file. */
@@ -106,7 +106,7 @@ static int read_file_setting(const struct yaml_setting *setting, void *arg, stru
 	const struct section *section = options_section(setting->path[0]);
 	char origin[ORIGIN_BYTES];
 	struct written_key written = { .section = setting->path[0], .origin = origin };
-	struct entry_value value = {
+	struct config_entry_value value = {
 		.texts = (const char *const *)setting->texts.items,
 		.count = setting->texts.count,
 		.list = setting->list,
@@ -262,7 +262,7 @@ static int read_layers(struct loading *loading, struct err *err)
 
 /* Calls the option's setter. */
 static int store(
-	void *base, const struct option *option, const struct entry *entry, struct err *err)
+	void *base, const struct option *option, const struct config_entry *entry, struct err *err)
 {
 	int r = value_store(base, option, &entry->texts, err);
 
@@ -273,7 +273,7 @@ static int store(
 
 /* Adds a key that is passed on to a library. Keys keep the order in which they were written: in libpq a
  * later keyword replaces what a connection string in `dbname` says. */
-static int add_setting(struct settings *settings, const struct entry *entry, struct err *err)
+static int add_setting(struct settings *settings, const struct config_entry *entry, struct err *err)
 {
 	const char *value = entry->texts.count == 0 ? "" : entry->texts.items[0];
 	struct setting *items =
@@ -315,13 +315,14 @@ static int add_rules(struct config *config, const char *topic, struct err *err)
 	r = string_copy(&rules->topic, topic, strlen(topic), err);
 	for (const struct option *option = option_table; option->section != NULL && r == 0;
 		option++) {
-		const struct entry *entry;
+		const struct config_entry *entry;
 
 		if (options_section(option->section)->kind != SECTION_PER_TOPIC)
 			continue;
-		entry = entries_find(config->entries, option->section, topic, option->key);
+		entry = config_entries_find(config->entries, option->section, topic, option->key);
 		if (entry == NULL)
-			entry = entries_find(config->entries, option->section, "*", option->key);
+			entry = config_entries_find(
+				config->entries, option->section, "*", option->key);
 		if (entry != NULL)
 			r = store(rules, option, entry, err);
 	}
@@ -333,14 +334,14 @@ static int add_rules(struct config *config, const char *topic, struct err *err)
 static int store_named(const struct config *config, void *rules, const char *name,
 	const struct option *option, struct err *err)
 {
-	const struct entry *entry =
-		entries_find(config->entries, option->section, name, option->key);
+	const struct config_entry *entry =
+		config_entries_find(config->entries, option->section, name, option->key);
 	char *text = NULL;
 	struct strings standard = { &text, 1 };
 	int r;
 
 	if (entry == NULL && option->general != NULL)
-		entry = entries_find(config->entries, option->general, NULL, option->key);
+		entry = config_entries_find(config->entries, option->general, NULL, option->key);
 	if (entry != NULL)
 		return store(rules, option, entry, err);
 	if (option_is_list(option))
@@ -405,19 +406,19 @@ static int add_handler(struct config *config, const char *name, struct err *err)
 /* Makes the configuration of complete entries: sets each value, then checks the rules between keys. The
  * rules of a topic are set when its first entry is met, those of "*" last, where config_topic_rules()
  * expects them. Takes `entries`, also on failure. */
-static int build(struct config **out, struct entries *entries, const struct config_sources *sources,
-	struct err *err)
+static int build(struct config **out, struct config_entries *entries,
+	const struct config_sources *sources, struct err *err)
 {
 	CLEANUP(config_freep) struct config *config = calloc(1, sizeof(*config));
 	int r = 0;
 
 	if (config == NULL) {
-		entries_free(entries);
+		config_entries_free(entries);
 		return err_memory(err);
 	}
 	config->entries = entries;
 	for (size_t i = 0; i < entries->count && r == 0; i++) {
-		const struct entry *entry = &entries->items[i];
+		const struct config_entry *entry = &entries->items[i];
 
 		if (entry->option == NULL && strcmp(entry->section->name, "kafka") == 0)
 			r = add_setting(&config->kafka, entry, err);
@@ -506,8 +507,8 @@ void config_free(struct config *config)
 	release_settings(&config->kafka);
 	release_settings(&config->postgres);
 	strings_fini(&config->warnings);
-	entries_free(config->entries);
-	entries_free(config->pending);
+	config_entries_free(config->entries);
+	config_entries_free(config->pending);
 	free(config);
 }
 
@@ -516,18 +517,18 @@ void config_free(struct config *config)
 int config_load(struct config **out, const struct config_sources *sources, struct err *err)
 {
 	CLEANUP(config_freep) struct config *config = NULL;
-	CLEANUP(entries_freep) struct entries *entries = NULL;
+	CLEANUP(config_entries_freep) struct config_entries *entries = NULL;
 	CLEANUP(strings_fini) struct strings warnings = { NULL, 0 };
 	struct loading loading = { .sources = sources, .warnings = &warnings };
-	struct entries *given;
-	int r = entries_new(&entries, err);
+	struct config_entries *given;
+	int r = config_entries_new(&entries, err);
 
 	if (r == 0) {
 		loading.entries = entries;
 		r = read_layers(&loading, err);
 	}
 	if (r == 0)
-		r = entries_complete(entries, sources->without_kafka, err);
+		r = config_entries_complete(entries, sources->without_kafka, err);
 	if (r == 0) {
 		given = entries;
 		entries = NULL;
@@ -559,12 +560,12 @@ static int read_file_listen(const struct yaml_setting *setting, void *arg, struc
 
 int config_find_listen(char **out, const struct config_sources *sources, struct err *err)
 {
-	CLEANUP(entries_freep) struct entries *entries = NULL;
+	CLEANUP(config_entries_freep) struct config_entries *entries = NULL;
 	CLEANUP(strings_fini) struct strings warnings = { NULL, 0 };
 	struct loading loading = { .sources = sources, .warnings = &warnings };
-	const struct entry *entry;
+	const struct config_entry *entry;
 	const char *text;
-	int r = entries_new(&entries, err);
+	int r = config_entries_new(&entries, err);
 
 	if (r == 0)
 		r = read_defaults(entries, err);
@@ -576,21 +577,21 @@ int config_find_listen(char **out, const struct config_sources *sources, struct 
 	(void)read_environment(&loading, NULL);
 	for (size_t i = 0; i < sources->set_count; i++)
 		(void)read_argument(&loading, sources->set[i], NULL);
-	entry = entries_find(entries, "http", NULL, "listen");
+	entry = config_entries_find(entries, "http", NULL, "listen");
 	text = entry == NULL || entry->texts.count == 0 ? "" : entry->texts.items[0];
 	return string_copy(out, text, strlen(text), err);
 }
 
 /* True when each new connection reads the key's file again (secret.h), so that its change needs no
  * restart. */
-static bool is_read_again(const struct entry *entry)
+static bool is_read_again(const struct config_entry *entry)
 {
 	return entry->file != NULL && (strcmp(entry->section->name, "postgres") == 0 ||
 					      strcmp(entry->name, "sasl.username") == 0 ||
 					      strcmp(entry->name, "sasl.password") == 0);
 }
 
-static bool is_changed(const struct entry *before, const struct entry *now)
+static bool is_changed(const struct config_entry *before, const struct config_entry *now)
 {
 	if (before == NULL || now == NULL)
 		return true;
@@ -601,49 +602,49 @@ static bool is_changed(const struct entry *before, const struct entry *now)
 
 /* What a reload makes of the running and the fresh entries. */
 struct merging {
-	struct entries *merged;
-	struct entries *pending; /* what keys have after a restart */
-	struct strings *restart; /* their names */
+	struct config_entries *merged;
+	struct config_entries *pending; /* what keys have after a restart */
+	struct strings *restart;        /* their names */
 };
 
 /* `entry` is the fresh one, or, of a key that is not written any more, the running one. */
 static int put_pending(
-	struct merging *merging, const struct entry *entry, bool written, struct err *err)
+	struct merging *merging, const struct config_entry *entry, bool written, struct err *err)
 {
 	const struct key key = { entry->section, entry->option, entry->scope, entry->name };
-	const struct entry_value removed = { .removed = true, .origin = "not written" };
+	const struct config_entry_value removed = { .removed = true, .origin = "not written" };
 	int r = strings_add(merging->restart, entry->path, strlen(entry->path), err);
 
 	if (r != 0)
 		return r;
-	return written ? entries_put_entry(merging->pending, entry, err)
-		       : entries_put(merging->pending, &key, &removed, err);
+	return written ? config_entries_put_entry(merging->pending, entry, err)
+		       : config_entries_put(merging->pending, &key, &removed, err);
 }
 
 /* Keys that need a restart keep the entry of the running configuration, the others get the fresh one. Adds
  * to `restart` the keys of the first kind that were changed, removed or added. The order is that of the
  * running configuration, because libpq reads its keywords in order. */
-static int merge(struct merging *merging, const struct entries *running,
-	const struct entries *fresh, struct err *err)
+static int merge(struct merging *merging, const struct config_entries *running,
+	const struct config_entries *fresh, struct err *err)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < running->count && r == 0; i++) {
-		const struct entry *entry = &running->items[i];
-		const struct entry *now = entries_same(fresh, entry);
+		const struct config_entry *entry = &running->items[i];
+		const struct config_entry *now = config_entries_same(fresh, entry);
 
-		if (entry_is_reloadable(entry))
+		if (config_entry_is_reloadable(entry))
 			continue;
-		r = entries_put_entry(merging->merged, entry, err);
+		r = config_entries_put_entry(merging->merged, entry, err);
 		if (r == 0 && is_changed(entry, now))
 			r = put_pending(merging, now != NULL ? now : entry, now != NULL, err);
 	}
 	for (size_t i = 0; i < fresh->count && r == 0; i++) {
-		const struct entry *entry = &fresh->items[i];
+		const struct config_entry *entry = &fresh->items[i];
 
-		if (entry_is_reloadable(entry))
-			r = entries_put_entry(merging->merged, entry, err);
-		else if (entries_same(running, entry) == NULL)
+		if (config_entry_is_reloadable(entry))
+			r = config_entries_put_entry(merging->merged, entry, err);
+		else if (config_entries_same(running, entry) == NULL)
 			r = put_pending(merging, entry, true, err);
 	}
 	return r;
@@ -653,15 +654,15 @@ int config_reload(struct config **out, const struct config *running,
 	const struct config_sources *sources, struct strings *restart, struct err *err)
 {
 	CLEANUP(config_freep) struct config *fresh = NULL;
-	CLEANUP(entries_freep) struct entries *merged = NULL;
-	CLEANUP(entries_freep) struct entries *pending = NULL;
-	struct entries *given;
+	CLEANUP(config_entries_freep) struct config_entries *merged = NULL;
+	CLEANUP(config_entries_freep) struct config_entries *pending = NULL;
+	struct config_entries *given;
 	int r = config_load(&fresh, sources, err);
 
 	if (r == 0)
-		r = entries_new(&merged, err);
+		r = config_entries_new(&merged, err);
 	if (r == 0)
-		r = entries_new(&pending, err);
+		r = config_entries_new(&pending, err);
 	if (r == 0)
 		r = merge(&(struct merging){ merged, pending, restart }, running->entries,
 			fresh->entries, err);
@@ -688,6 +689,6 @@ int config_reload(struct config **out, const struct config *running,
 
 bool config_is_equal(const struct config *a, const struct config *b)
 {
-	return entries_are_equal(a->entries, b->entries) &&
-	       entries_are_equal(a->pending, b->pending);
+	return config_entries_are_equal(a->entries, b->entries) &&
+	       config_entries_are_equal(a->pending, b->pending);
 }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "config/sources/entries.h"
+#include "config/sources/config_entries.h"
 #include "config/sources/strings.h"
 
 enum { WIDEST_TEXT = 40 };
@@ -38,7 +38,7 @@ bool config_is_secret(const char *name, const char *text)
 }
 
 /* Who puts a value into a file may want to hide it, whatever the name of the key is. */
-static bool is_secret(const struct entry *entry)
+static bool is_secret(const struct config_entry *entry)
 {
 	const char *text = entry->texts.count == 0 ? "" : entry->texts.items[0];
 
@@ -46,7 +46,7 @@ static bool is_secret(const struct entry *entry)
 	       (entry->from_file || config_is_secret(entry->name, text));
 }
 
-static void add_text(struct buf *out, const struct entry *entry)
+static void add_text(struct buf *out, const struct config_entry *entry)
 {
 	bool list = entry->list || entry->texts.count != 1;
 
@@ -72,7 +72,7 @@ static void add_text(struct buf *out, const struct entry *entry)
 
 static const char not_set[] = "not set";
 
-static void add_text_or_none(struct buf *out, const struct entry *entry)
+static void add_text_or_none(struct buf *out, const struct config_entry *entry)
 {
 	if (entry == NULL || entry->removed)
 		buf_add_str(out, not_set);
@@ -81,8 +81,8 @@ static void add_text_or_none(struct buf *out, const struct entry *entry)
 }
 
 /* `change` has the key, and whether it needs a restart. False without memory. */
-static bool report(struct config_change change, const struct entry *before, const struct entry *now,
-	config_change_visit *visit, void *arg)
+static bool report(struct config_change change, const struct config_entry *before,
+	const struct config_entry *now, config_change_visit *visit, void *arg)
 {
 	CLEANUP(buf_fini) struct buf old = BUF_INIT;
 	CLEANUP(buf_fini) struct buf fresh = BUF_INIT;
@@ -102,10 +102,10 @@ static bool report_pending(const struct config *now, config_change_visit *visit,
 	bool ok = true;
 
 	for (size_t i = 0; now->pending != NULL && i < now->pending->count && ok; i++) {
-		const struct entry *entry = &now->pending->items[i];
+		const struct config_entry *entry = &now->pending->items[i];
 
 		ok = report((struct config_change){ .key = entry->path, .restart = true },
-			entries_same(now->entries, entry), entry, visit, arg);
+			config_entries_same(now->entries, entry), entry, visit, arg);
 	}
 	return ok;
 }
@@ -116,17 +116,17 @@ int config_changes(const struct config *before, const struct config *now,
 	bool ok = true;
 
 	for (size_t i = 0; i < now->entries->count && ok; i++) {
-		const struct entry *entry = &now->entries->items[i];
-		const struct entry *old = entries_same(before->entries, entry);
+		const struct config_entry *entry = &now->entries->items[i];
+		const struct config_entry *old = config_entries_same(before->entries, entry);
 
 		if (old == NULL || !strings_equal(&old->texts, &entry->texts))
 			ok = report((struct config_change){ .key = entry->path }, old, entry, visit,
 				arg);
 	}
 	for (size_t i = 0; i < before->entries->count && ok; i++) {
-		const struct entry *entry = &before->entries->items[i];
+		const struct config_entry *entry = &before->entries->items[i];
 
-		if (entries_same(now->entries, entry) == NULL)
+		if (config_entries_same(now->entries, entry) == NULL)
 			ok = report((struct config_change){ .key = entry->path }, entry, NULL,
 				visit, arg);
 	}
@@ -135,10 +135,10 @@ int config_changes(const struct config *before, const struct config *now,
 
 /* The text that waits for a restart, in `text`; NULL: none. */
 static const char *pending_text(
-	const struct config *config, const struct entry *entry, struct buf *text)
+	const struct config *config, const struct config_entry *entry, struct buf *text)
 {
-	const struct entry *pending =
-		config->pending == NULL ? NULL : entries_same(config->pending, entry);
+	const struct config_entry *pending =
+		config->pending == NULL ? NULL : config_entries_same(config->pending, entry);
 
 	if (pending == NULL)
 		return NULL;
@@ -153,10 +153,11 @@ static int each_added(const struct config *config, const struct section *section
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
 
 	for (size_t i = 0; config->pending != NULL && i < config->pending->count; i++) {
-		const struct entry *entry = &config->pending->items[i];
+		const struct config_entry *entry = &config->pending->items[i];
 		struct config_line line = { entry->path, not_set, entry->origin, false, NULL };
 
-		if (entry->section != section || entries_same(config->entries, entry) != NULL)
+		if (entry->section != section ||
+			config_entries_same(config->entries, entry) != NULL)
 			continue;
 		line.pending = pending_text(config, entry, &text);
 		if (!buf_ok(&text))
@@ -170,13 +171,13 @@ int config_each(const struct config *config, config_visit *visit, void *arg, str
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
 	CLEANUP(buf_fini) struct buf later = BUF_INIT;
-	const struct entries *entries = config->entries;
+	const struct config_entries *entries = config->entries;
 
 	for (const struct section *section = option_sections; section->name != NULL; section++) {
 		for (size_t i = 0; i < entries->count; i++) {
-			const struct entry *entry = &entries->items[i];
+			const struct config_entry *entry = &entries->items[i];
 			struct config_line line = { entry->path, NULL, entry->origin,
-				entry_is_reloadable(entry), NULL };
+				config_entry_is_reloadable(entry), NULL };
 
 			if (entry->section != section)
 				continue;

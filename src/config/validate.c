@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "config/sources/entries.h"
+#include "config/sources/config_entries.h"
 #include "config/sources/nearest.h"
 #include "config/sources/strings.h"
 
@@ -33,19 +33,19 @@ static const struct {
 };
 /* clang-format on */
 
-static struct entry *entry_of(const struct config *config, struct key_name key)
+static struct config_entry *entry_of(const struct config *config, struct key_name key)
 {
-	return entries_find(config->entries, key.section, NULL, key.name);
+	return config_entries_find(config->entries, key.section, NULL, key.name);
 }
 
-static int64_t *number_of(struct config *config, const struct entry *entry)
+static int64_t *number_of(struct config *config, const struct config_entry *entry)
 {
 	return (int64_t *)((char *)config + entry->option->offset);
 }
 
 /* Gives a default the number of the key that it does not fit to. */
-static int give_way(
-	struct config *config, struct entry *entry, const struct entry *to, struct err *err)
+static int give_way(struct config *config, struct config_entry *entry,
+	const struct config_entry *to, struct err *err)
 {
 	CLEANUP(strings_fini) struct strings texts = { NULL, 0 };
 	struct strings before = entry->texts;
@@ -71,8 +71,8 @@ static int check_pairs(struct config *config, struct err *err)
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]) && r == 0; i++) {
-		struct entry *low = entry_of(config, pairs[i].low);
-		struct entry *high = entry_of(config, pairs[i].high);
+		struct config_entry *low = entry_of(config, pairs[i].low);
+		struct config_entry *high = entry_of(config, pairs[i].high);
 
 		if (*number_of(config, low) <= *number_of(config, high))
 			continue;
@@ -94,8 +94,10 @@ static int check_pairs(struct config *config, struct err *err)
  * statement of a gigabyte. The remaining room is for keys, headers and ids. */
 static int check_statement_size(struct config *config, struct err *err)
 {
-	const struct entry *batch = entry_of(config, (struct key_name){ "ingest", "batch_bytes" });
-	const struct entry *record = entry_of(config, (struct key_name){ "ingest", "max_payload" });
+	const struct config_entry *batch =
+		entry_of(config, (struct key_name){ "ingest", "batch_bytes" });
+	const struct config_entry *record =
+		entry_of(config, (struct key_name){ "ingest", "max_payload" });
 	int64_t most = 768LL << 20;
 
 	if (config->ingest.batch_bytes + config->ingest.max_payload <= most)
@@ -124,21 +126,22 @@ static const struct {
 
 static bool is_set(const struct config *config, const char *name)
 {
-	const struct entry *entry = entries_find(config->entries, "kafka", NULL, name);
+	const struct config_entry *entry =
+		config_entries_find(config->entries, "kafka", NULL, name);
 
 	return entry != NULL && entry->texts.count > 0 && entry->texts.items[0][0] != '\0';
 }
 
 /* The entry whose name is nearest to a missing one, of those that are passed on to librdkafka: it accepts
  * some unknown names, so that only the missing key shows the mistake. NULL when none is near. */
-static const struct entry *mistyped(const struct config *config, const char *name)
+static const struct config_entry *mistyped(const struct config *config, const char *name)
 {
-	const struct entry *best = NULL;
+	const struct config_entry *best = NULL;
 	struct nearest nearest;
 
 	nearest_start(&nearest, name);
 	for (size_t i = 0; i < config->entries->count; i++) {
-		const struct entry *entry = &config->entries->items[i];
+		const struct config_entry *entry = &config->entries->items[i];
 
 		if (entry->option != NULL || entry->standard ||
 			strcmp(entry->section->name, "kafka") != 0 ||
@@ -155,7 +158,7 @@ static int check_required(const struct config *config, struct err *err)
 {
 	for (size_t i = 0; i < sizeof(required) / sizeof(required[0]); i++) {
 		const char *name = required[i].name;
-		const struct entry *instead;
+		const struct config_entry *instead;
 
 		if (is_set(config, name) || is_set(config, required[i].alias) ||
 			(strcmp(name, "topics") == 0 && config_sends_only(config)))
@@ -196,7 +199,8 @@ static bool is_read(const struct config *config, const char *topic)
 /* Without this rule a message that dies once would be stored, die and be produced again without end. */
 static int check_dead_topic(const struct config *config, struct err *err)
 {
-	const struct entry *entry = entry_of(config, (struct key_name){ "retry", "dead_topic" });
+	const struct config_entry *entry =
+		entry_of(config, (struct key_name){ "retry", "dead_topic" });
 
 	if (entry == NULL || config->retry.dead_topic[0] == '\0' ||
 		!is_read(config, config->retry.dead_topic))
@@ -238,7 +242,7 @@ static int check_token_path(const struct config *config, struct err *err)
 {
 	const bool command = config->kafka_oauth_token_command.count > 0;
 	const char *key = command ? "oauth_token_command" : "oauth_token_file";
-	const struct entry *entry = entry_of(config, (struct key_name){ "kafka", key });
+	const struct config_entry *entry = entry_of(config, (struct key_name){ "kafka", key });
 	const char *path = command ? config->kafka_oauth_token_command.items[0]
 				   : config->kafka_oauth_token_file;
 

@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "config/load.h"
 #include "config/show.h"
-#include "config/sources/entries.h"
+#include "config/sources/config_entries.h"
 #include "config/sources/strings.h"
 #include "ops/commands.h"
 #include "store/pg/connect/connect.h"
@@ -179,7 +179,7 @@ static void add_comment(struct buf *out, const char *above)
 	}
 }
 
-static void add_value(struct buf *out, const struct entry *entry)
+static void add_value(struct buf *out, const struct config_entry *entry)
 {
 	CLEANUP(buf_fini) struct buf file = BUF_INIT;
 
@@ -196,19 +196,19 @@ static void add_value(struct buf *out, const struct entry *entry)
 	buf_add_str(out, entry->list ? "]" : "");
 }
 
-static bool was_given(const struct entry *entry, const struct section *section)
+static bool was_given(const struct config_entry *entry, const struct section *section)
 {
 	return entry->section == section && strncmp(entry->origin, "--set", 5) == 0;
 }
 
-static bool is_same_scope(const struct entry *a, const struct entry *b)
+static bool is_same_scope(const struct config_entry *a, const struct config_entry *b)
 {
 	return a->scope == NULL || b->scope == NULL ? a->scope == b->scope
 						    : strcmp(a->scope, b->scope) == 0;
 }
 
 /* A secret is written only if its value is in a file. */
-static void add_entry(struct buf *out, struct draft *draft, const struct entry *entry)
+static void add_entry(struct buf *out, struct draft *draft, const struct config_entry *entry)
 {
 	const char *text = entry->texts.count == 0 ? "" : entry->texts.items[0];
 
@@ -232,8 +232,8 @@ static void add_entry(struct buf *out, struct draft *draft, const struct entry *
 static void add_scope(
 	struct buf *out, struct draft *draft, const struct section *section, size_t first)
 {
-	const struct entries *entries = draft->config->entries;
-	const struct entry *named = &entries->items[first];
+	const struct config_entries *entries = draft->config->entries;
+	const struct config_entry *named = &entries->items[first];
 
 	for (size_t i = 0; i < first; i++) {
 		if (was_given(&entries->items[i], section) &&
@@ -254,7 +254,7 @@ static void add_scope(
 
 static void add_section(struct buf *out, struct draft *draft, const struct section *section)
 {
-	const struct entries *entries = draft->config->entries;
+	const struct config_entries *entries = draft->config->entries;
 	CLEANUP(buf_fini) struct buf keys = BUF_INIT;
 	CLEANUP(buf_fini) struct buf title = BUF_INIT;
 
@@ -273,10 +273,10 @@ static void add_section(struct buf *out, struct draft *draft, const struct secti
 
 static bool has_section(const struct draft *draft, const char *name)
 {
-	const struct entries *entries = draft->config->entries;
+	const struct config_entries *entries = draft->config->entries;
 
 	for (size_t i = 0; i < entries->count; i++) {
-		const struct entry *entry = &entries->items[i];
+		const struct config_entry *entry = &entries->items[i];
 
 		if (strcmp(entry->section->name, name) == 0 && was_given(entry, entry->section))
 			return true;
@@ -370,8 +370,9 @@ static void print_variables(
 	bool first = true;
 
 	for (size_t i = 0; i < config->entries->count; i++) {
-		const struct entry *entry = &config->entries->items[i];
-		const struct entry *checked = entries_same(draft->config->entries, entry);
+		const struct config_entry *entry = &config->entries->items[i];
+		const struct config_entry *checked =
+			config_entries_same(draft->config->entries, entry);
 		const char *variable = entry->origin + strlen("env ");
 		bool lacks = entry->option == NULL &&
 			     (checked == NULL || !was_given(checked, checked->section));

@@ -11,7 +11,7 @@
 
 #include "alloc_fail.h"
 #include "base/text/utf8.h"
-#include "config/sources/entries.h"
+#include "config/sources/config_entries.h"
 #include "config_world.h"
 
 static const char *const kafka_names[] = { "bootstrap.servers", "group.id", "enable.auto.commit",

@@ -5,14 +5,14 @@
  * Entries are texts only. Parsing them early would make a wrong value in the file an error even if --set replaces
  * it, and a reload could not compare what a person wrote.
  */
-#include "config/sources/entries.h"
+#include "config/sources/config_entries.h"
 
 #include <string.h>
 
 #include "config/secret.h"
 #include "config/sources/strings.h"
 
-static void entry_fini(struct entry *entry)
+static void entry_fini(struct config_entry *entry)
 {
 	free(entry->scope);
 	free(entry->path);
@@ -22,12 +22,12 @@ static void entry_fini(struct entry *entry)
 }
 
 /* On failure the caller still calls entry_fini(). */
-static int entry_init(struct entry *entry, const struct key *key, const struct entry_value *value,
-	struct err *err)
+static int entry_init(struct config_entry *entry, const struct key *key,
+	const struct config_entry_value *value, struct err *err)
 {
 	int r;
 
-	*entry = (struct entry){
+	*entry = (struct config_entry){
 		.section = key->section,
 		.option = key->option,
 		.list = value->list,
@@ -57,13 +57,13 @@ static int entry_init(struct entry *entry, const struct key *key, const struct e
 	return r;
 }
 
-int entries_new(struct entries **out, struct err *err)
+int config_entries_new(struct config_entries **out, struct err *err)
 {
 	*out = calloc(1, sizeof(**out));
 	return *out == NULL ? err_memory(err) : 0;
 }
 
-void entries_free(struct entries *entries)
+void config_entries_free(struct config_entries *entries)
 {
 	if (entries == NULL)
 		return;
@@ -73,11 +73,11 @@ void entries_free(struct entries *entries)
 	free(entries);
 }
 
-struct entry *entries_find(
-	const struct entries *entries, const char *section, const char *scope, const char *name)
+struct config_entry *config_entries_find(const struct config_entries *entries, const char *section,
+	const char *scope, const char *name)
 {
 	for (size_t i = 0; i < entries->count; i++) {
-		struct entry *entry = &entries->items[i];
+		struct config_entry *entry = &entries->items[i];
 
 		if (strcmp(entry->name, name) == 0 && strcmp(entry->section->name, section) == 0 &&
 			(scope == NULL || strcmp(entry->scope, scope) == 0))
@@ -86,42 +86,44 @@ struct entry *entries_find(
 	return NULL;
 }
 
-struct entry *entries_same(const struct entries *entries, const struct entry *entry)
+struct config_entry *config_entries_same(
+	const struct config_entries *entries, const struct config_entry *entry)
 {
-	return entries_find(entries, entry->section->name, entry->scope, entry->name);
+	return config_entries_find(entries, entry->section->name, entry->scope, entry->name);
 }
 
-static bool is_equal(const struct entry *entry, const struct entry *other)
+static bool is_equal(const struct config_entry *entry, const struct config_entry *other)
 {
 	return other != NULL && entry->removed == other->removed &&
 	       strings_equal(&entry->texts, &other->texts) &&
 	       strcmp(entry->origin, other->origin) == 0;
 }
 
-bool entries_are_equal(const struct entries *a, const struct entries *b)
+bool config_entries_are_equal(const struct config_entries *a, const struct config_entries *b)
 {
 	const size_t count = a == NULL ? 0 : a->count;
 
 	if (count != (b == NULL ? 0 : b->count))
 		return false;
 	for (size_t i = 0; i < count; i++) {
-		if (!is_equal(&a->items[i], entries_same(b, &a->items[i])))
+		if (!is_equal(&a->items[i], config_entries_same(b, &a->items[i])))
 			return false;
 	}
 	return true;
 }
 
-int entries_put(struct entries *entries, const struct key *key, const struct entry_value *value,
-	struct err *err)
+int config_entries_put(struct config_entries *entries, const struct key *key,
+	const struct config_entry_value *value, struct err *err)
 {
-	struct entry *old = entries_find(entries, key->section->name, key->scope, key->name);
-	struct entry fresh;
+	struct config_entry *old =
+		config_entries_find(entries, key->section->name, key->scope, key->name);
+	struct config_entry fresh;
 	int r;
 
 	/* Everything that can fail comes before the first change. */
 	if (old == NULL && entries->count == entries->capacity) {
 		size_t capacity = entries->capacity == 0 ? 64 : entries->capacity * 2;
-		struct entry *items = realloc(entries->items, capacity * sizeof(*items));
+		struct config_entry *items = realloc(entries->items, capacity * sizeof(*items));
 
 		if (items == NULL)
 			return err_memory(err);
@@ -141,10 +143,11 @@ int entries_put(struct entries *entries, const struct key *key, const struct ent
 	return 0;
 }
 
-int entries_put_entry(struct entries *entries, const struct entry *entry, struct err *err)
+int config_entries_put_entry(
+	struct config_entries *entries, const struct config_entry *entry, struct err *err)
 {
 	const struct key key = { entry->section, entry->option, entry->scope, entry->name };
-	const struct entry_value value = {
+	const struct config_entry_value value = {
 		.texts = (const char *const *)entry->texts.items,
 		.count = entry->texts.count,
 		.list = entry->list,
@@ -156,13 +159,13 @@ int entries_put_entry(struct entries *entries, const struct entry *entry, struct
 		.file = entry->file,
 	};
 
-	return entries_put(entries, &key, &value, err);
+	return config_entries_put(entries, &key, &value, err);
 }
 
 /* Replaces a text file:/path by the content of the file. Adds the text to the origin, because an error in the content is
  * not to be corrected where the path is written. Keeps the path of a single text for secret.h, which reads it again. If the
  * file is not needed, it is not opened, and the text stays file:/path. */
-static int read_file(struct entry *entry, char **text, bool needed, struct err *err)
+static int read_file(struct config_entry *entry, char **text, bool needed, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf content = BUF_INIT;
 	const char *path = *text + strlen("file:");
@@ -193,7 +196,7 @@ static int read_file(struct entry *entry, char **text, bool needed, struct err *
 }
 
 /* First the files, because a list can be in a file, too. */
-static int complete(struct entry *entry, bool needed, struct err *err)
+static int complete(struct config_entry *entry, bool needed, struct err *err)
 {
 	CLEANUP(strings_fini) struct strings texts = { NULL, 0 };
 	CLEANUP(buf_fini) struct buf joined = BUF_INIT;
@@ -225,12 +228,12 @@ static int complete(struct entry *entry, bool needed, struct err *err)
 	return 0;
 }
 
-int entries_complete(struct entries *entries, bool without_kafka, struct err *err)
+int config_entries_complete(struct config_entries *entries, bool without_kafka, struct err *err)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < entries->count && r == 0; i++) {
-		struct entry *entry = &entries->items[i];
+		struct config_entry *entry = &entries->items[i];
 		bool unused = without_kafka && entry->option == NULL &&
 			      strcmp(entry->section->name, "kafka") == 0;
 
@@ -239,7 +242,7 @@ int entries_complete(struct entries *entries, bool without_kafka, struct err *er
 	return r;
 }
 
-bool entry_is_reloadable(const struct entry *entry)
+bool config_entry_is_reloadable(const struct config_entry *entry)
 {
 	return entry->option != NULL && entry->option->reloadable;
 }
