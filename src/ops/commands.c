@@ -41,6 +41,7 @@ static const struct {
 	[COMMAND_STATUS] = { .on_inbox = op_status },
 	[COMMAND_LIST] = { .on_inbox = op_list },
 	[COMMAND_SHOW] = { .on_inbox = op_show },
+	[COMMAND_EXPORT] = { .on_inbox = op_export },
 	[COMMAND_REPLAY] = { .on_inbox = op_replay },
 	[COMMAND_RETRY] = { .on_inbox = op_retry },
 	[COMMAND_RESOLVE] = { .on_inbox = op_resolve },

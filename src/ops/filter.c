@@ -90,8 +90,8 @@ static int check_texts(const struct cli *cli, struct err *err)
 
 static bool takes_event_ids(enum command command)
 {
-	return command == COMMAND_SHOW || command == COMMAND_REPLAY || command == COMMAND_RETRY ||
-	       command == COMMAND_RESOLVE || command == COMMAND_DISCARD;
+	return command == COMMAND_SHOW || command == COMMAND_EXPORT || command == COMMAND_REPLAY ||
+	       command == COMMAND_RETRY || command == COMMAND_RESOLVE || command == COMMAND_DISCARD;
 }
 
 int op_check_words(const struct cli *cli, struct err *err)

@@ -150,8 +150,8 @@ static bool names_schema(const char *words, const char *schema)
 static bool reads(enum command command)
 {
 	return command == COMMAND_STATUS || command == COMMAND_LIST || command == COMMAND_SHOW ||
-	       command == COMMAND_HANDLERS || command == COMMAND_VERIFY ||
-	       command == COMMAND_KEYS || command == COMMAND_AUDIT ||
+	       command == COMMAND_EXPORT || command == COMMAND_HANDLERS ||
+	       command == COMMAND_VERIFY || command == COMMAND_KEYS || command == COMMAND_AUDIT ||
 	       command == COMMAND_CONSUMERS || command == COMMAND_OUTBOX ||
 	       command == COMMAND_REQUESTS;
 }

@@ -49,6 +49,9 @@ int op_nothing(const struct op *op, const char *action, struct err *err, const c
 /* FAULT_CHECK: no message has this event id, from the source and for the consumer of the options. */
 int op_no_message(const struct op *op, const char *event_id, struct err *err);
 
+/* The seq of the one row that the argument names, as `show` understands it; in show.c. FAULT_USAGE: it has several rows. */
+int op_find_message(const struct op *op, int64_t *seq, struct err *err);
+
 /* From now on the first SIGINT, SIGTERM or SIGHUP is only recorded. A command that works in pages
  * or one by one ends between two of them and reports its progress. Only one command at a time may
  * use this. */
@@ -136,6 +139,7 @@ int op_skip(const struct op *op, struct err *err);
 int op_pause(const struct op *op, struct err *err);
 int op_resume(const struct op *op, struct err *err); /* in pause.c */
 int op_show(const struct op *op, struct err *err);
+int op_export(const struct op *op, struct err *err);
 int op_replay(const struct op *op, struct err *err);
 int op_replay_rejects(const struct op *op, struct err *err);
 int op_replay_conflict(const struct op *op, struct err *err); /* in replay_rejects.c */

@@ -341,20 +341,43 @@ static int report_none(const struct op *op, struct err *err)
 	return op_no_message(op, word, err);
 }
 
-int op_show(const struct op *op, struct err *err)
+/* The rows of one message, at least one. */
+static int find_rows(const struct op *op, struct rows **rows, struct err *err)
 {
-	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r;
 
 	if (op->cli->word_count == 0)
 		return err_set(err, FAULT_USAGE,
-			"show: give an event id, a seq or a record (`inboxd show --help`)");
-	r = read_message(op, &rows, err);
+			"give an event id, a seq or a record (`inboxd show --help`)");
+	r = read_message(op, rows, err);
 	if (r != 0)
 		return r;
-	if (rows == NULL || rows_count(rows) == 0)
+	if (*rows == NULL || rows_count(*rows) == 0)
 		return report_none(op, err);
-	r = check_source(op, rows, err);
+	return check_source(op, *rows, err);
+}
+
+int op_find_message(const struct op *op, int64_t *seq, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = find_rows(op, &rows, err);
+
+	if (r != 0)
+		return r;
+	if (rows_count(rows) > 1)
+		return err_set(err, FAULT_USAGE,
+			"event \"%s\" has a row for each consumer: select one with --consumer, or "
+			"give its seq",
+			op->cli->words[0]);
+	*seq = rows_int(rows, 0, SHOW_SEQ);
+	return 0;
+}
+
+int op_show(const struct op *op, struct err *err)
+{
+	CLEANUP(rows_freep) struct rows *rows = NULL;
+	int r = find_rows(op, &rows, err);
+
 	if (r != 0)
 		return r;
 	if (op->cli->payload != NULL && strcmp(op->cli->payload, "raw") == 0)

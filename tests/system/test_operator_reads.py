@@ -102,6 +102,25 @@ def test_show_says_what_else_its_argument_may_be(inboxd, listed, streams, topic,
         assert inboxd.command("show", "--by", "id", name).stderr == ""
 
 
+def test_export_prints_the_params_of_the_delivery(start_inboxd, streams, topic, inbox, handler):
+    """With values replaced. A pointer that fits nothing prints nothing."""
+    sidecar = start_inboxd()
+    data = b'{"order": 17, "price": 1.50, "customer": {"e/mail": "a@b", "vip": true}, "items": [{"note": "x", "n": 1}, {"note": [2]}]}'
+    streams.events(topic, ["a"], key=lambda _: b"k", value=lambda _: data)
+    delivered = handler(sidecar, always(dead("no"))).wait_count(1)[0].params
+    inbox.wait_status("a", "dead")
+    exported = json.loads(run(sidecar, "export", "a"))
+    assert exported.pop("delivery") == {"claim": "exported", "seq": delivered["delivery"]["seq"], "attempt": 1, "max_attempts": 10, "replay": False}
+    assert exported == {name: delivered[name] for name in ("event", "headers")}
+    pointers = ["/payload/customer/e~1mail", "/payload/items/*/note", "/payload/customer/vip", "/payload/order", "/event/partitionkey"]
+    text = run(sidecar, "export", "a", *(word for pointer in pointers for word in ("--redact", pointer)))
+    assert '"price": 1.50' in text
+    assert json.loads(text)["event"] == {**delivered["event"], "partitionkey": "redacted", "data": {
+        "order": 0, "price": 1.5, "customer": {"e/mail": "redacted", "vip": False}, "items": [{"note": "redacted", "n": 1}, {"note": []}]}}
+    result = sidecar.command("export", "a", "--redact", "/payload/order", "--redact", "/payload/items/2")
+    assert (result.returncode, result.stdout) == (6, "") and "/payload/items/2" in result.stderr
+
+
 @pytest.mark.parametrize("arguments, code, words", [
     (["999999999"], 6, 'no message with event id or seq "999999999"'),
     (["--by", "seq", "999999999"], 6, 'no message with seq "999999999"'),

@@ -409,6 +409,7 @@ void cli_fini(struct cli *cli)
 	free(cli->bridge.topics.items);
 	free(cli->bridge.types.items);
 	free(cli->bridge.headers.items);
+	free(cli->redact.items);
 	*cli = (struct cli){ .command = COMMAND_NONE };
 }
 

@@ -24,6 +24,7 @@ enum command {
 	COMMAND_STATUS,
 	COMMAND_LIST,
 	COMMAND_SHOW,
+	COMMAND_EXPORT,
 	COMMAND_REPLAY,
 	COMMAND_RETRY,
 	COMMAND_RESOLVE,
@@ -136,7 +137,8 @@ struct cli {
 	const char *source;
 	const char *by; /* show --by; NULL = not given */
 	const char *payload;
-	bool body; /* requests show --body */
+	struct cli_texts redact; /* export --redact */
+	bool body;               /* requests show --body */
 	const char *reason;
 	bool ingest; /* pause --ingest */
 	bool again;  /* backfill --again */

@@ -13,8 +13,8 @@
 	(FOR(COMMAND_LIST) | FOR(COMMAND_REPLAY) | FOR(COMMAND_RETRY) | FOR(COMMAND_DISCARD) |     \
 		FOR(COMMAND_OUTBOX))
 #define FOR_IDS                                                                                    \
-	(FOR(COMMAND_SHOW) | FOR(COMMAND_REPLAY) | FOR(COMMAND_RETRY) | FOR(COMMAND_RESOLVE) |     \
-		FOR(COMMAND_DISCARD))
+	(FOR(COMMAND_SHOW) | FOR(COMMAND_EXPORT) | FOR(COMMAND_REPLAY) | FOR(COMMAND_RETRY) |      \
+		FOR(COMMAND_RESOLVE) | FOR(COMMAND_DISCARD))
 #define FOR_CHANGE                                                                                 \
 	(FOR(COMMAND_REPLAY) | FOR(COMMAND_RETRY) | FOR(COMMAND_RESOLVE) | FOR(COMMAND_DISCARD) |  \
 		FOR(COMMAND_PURGE) | FOR(COMMAND_ADOPT) | FOR(COMMAND_SEEK) | FOR(COMMAND_SKIP) |  \
@@ -73,6 +73,11 @@ const struct command_row cli_commands[] = {
 		"a record, the event id is taken, and stderr says so; --by selects another. If several\n"
 		"sources have the event id, select one with --source. A message has a state for each of its\n"
 		"consumers: --consumer selects one, and so does a seq.\n", 1 },
+	{ COMMAND_EXPORT, "export", "Print a message as a test case for the handler libraries", "EVENT_ID|SEQ|RECORD",
+		"Prints one JSON object: the params of a delivery of the message, as a handler gets them,\n"
+		"with the claim \"exported\". The test kits of the libraries deliver it to a function. The\n"
+		"argument is as for `show`. --redact replaces a value by an empty one of its kind; if a\n"
+		"pointer fits nothing, the command prints nothing and ends with exit code 6.\n", 1 },
 	{ COMMAND_REPLAY, "replay", "Process processed or dead messages again", "[EVENT_ID]...",
 		"Processes messages again: those given by event id, or those that match the filters\n"
 		"(--status dead by default). With --rejects: applies the present rules to the rejects.\n"
@@ -227,7 +232,7 @@ const struct option_row cli_options[] = {
 		"the same as --status dead", NULL },
 	{ 0, "group", NULL, FOR(COMMAND_LIST), KIND_FLAG, offsetof(struct cli, filter.group),
 		"with --dead or --status dead: groups with the same error, with counts", NULL },
-	{ 0, "consumer", "NAME", (FOR_FILTER & ~FOR(COMMAND_OUTBOX)) | FOR(COMMAND_SHOW) | FOR(COMMAND_RESOLVE) | FOR(COMMAND_KEYS), KIND_ANY_TEXT,
+	{ 0, "consumer", "NAME", (FOR_FILTER & ~FOR(COMMAND_OUTBOX)) | FOR(COMMAND_SHOW) | FOR(COMMAND_EXPORT) | FOR(COMMAND_RESOLVE) | FOR(COMMAND_KEYS), KIND_ANY_TEXT,
 		offsetof(struct cli, filter.consumer), "only messages of this consumer; empty: of the one without a name", NULL },
 	{ 0, "consumer", "NAME", FOR(COMMAND_HANDLERS), KIND_ANY_TEXT, offsetof(struct cli, filter.consumer),
 		"with forget: only the handler of this consumer", NULL },
@@ -303,9 +308,11 @@ const struct option_row cli_options[] = {
 		"only keys after that of the message with this seq", NULL },
 	{ 0, "source", "SOURCE", FOR_IDS, KIND_TEXT, offsetof(struct cli, source),
 		"the source of the event", NULL },
-	{ 0, "by", "NAME", FOR(COMMAND_SHOW), KIND_TEXT, offsetof(struct cli, by),
+	{ 0, "by", "NAME", FOR(COMMAND_SHOW) | FOR(COMMAND_EXPORT), KIND_TEXT, offsetof(struct cli, by),
 		"what the argument is; default: the event id, otherwise the seq, otherwise the record",
 		"id seq record" },
+	{ 0, "redact", "POINTER", FOR(COMMAND_EXPORT), KIND_TEXTS, offsetof(struct cli, redact),
+		"a JSON pointer to a value that is not printed, such as /payload/customer/email; a step * is each member and item; may be repeated", NULL },
 	{ 0, "payload", "FORM", FOR(COMMAND_SHOW) | FOR(COMMAND_OUTBOX), KIND_TEXT, offsetof(struct cli, payload),
 		"how to show the payload; raw prints its bytes and nothing else",
 		"pretty hex raw" },

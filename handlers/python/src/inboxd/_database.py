@@ -61,13 +61,17 @@ def call(transaction: Any, query: str, values: Sequence[Any], name: str, finish:
     A coroutine looks at the transaction when it is awaited. ClaimLost: roll back.
     """
     require_open(transaction, name)
-    if _package(transaction) == "asyncpg" or inspect.iscoroutinefunction(getattr(transaction, "execute", None)):
+    if is_async(transaction):
         return _call_later(transaction, query, values, name, finish)
     try:
         row = fetch(transaction, query, values, name)
     except Exception as error:
         raise _as_lost(error) from error
     return _finish(row, finish) if inspect.isawaitable(row) else finish(row)
+
+
+def is_async(transaction: Any) -> bool:
+    return _package(transaction) == "asyncpg" or inspect.iscoroutinefunction(getattr(transaction, "execute", None))
 
 
 async def _call_later(transaction: Any, query: str, values: Sequence[Any], name: str, finish: Callable[[Any], Any]) -> Any:
