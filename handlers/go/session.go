@@ -47,6 +47,7 @@ type session struct {
 	draining bool
 	closing  bool // when everything is sent
 	closed   bool
+	isTest   bool  // of the test kit: nothing is completed in a database
 	why      error // the connection ends because of it
 	unsent   []byte
 	written  sync.Cond // there is something to send, or the end

@@ -62,15 +62,32 @@ export function completionOfAll(claims: string[], results?: readonly unknown[]):
   return { text: 'SELECT inbox.complete($1::text[], $2::text[]::jsonb[])', values: [claims, json] };
 }
 
-/** Executes the call in a transaction of the program. */
-export async function complete(client: TransactionClient | Executor, completion: Completion): Promise<void> {
+/** How the calls are executed. The test kit has other ones. */
+export interface Calls {
+  /** In a transaction of the program. */
+  complete(client: TransactionClient | Executor, completion: Completion): Promise<void>;
+  /** In one of the library. */
+  execute(client: TransactionClient, completion: Completion): Promise<void>;
+}
+
+export const databaseCalls: Calls = {
+  async complete(client, completion) {
+    await execute({ query: await requireOpen(client) }, completion);
+  },
+  execute,
+};
+
+/** Returns what executes a statement in the transaction of the program, which must be open. */
+export async function requireOpen(
+  client: TransactionClient | Executor,
+): Promise<(text: string, values?: any[]) => Promise<unknown>> {
   const executor = executorOf(client);
   await requireTransaction(client, executor);
-  await execute({ query: executor }, completion);
+  return executor;
 }
 
 /** Executes the call. ClaimLost: the transaction must roll back. */
-export async function execute(client: TransactionClient, { text, values }: Completion): Promise<void> {
+async function execute(client: TransactionClient, { text, values }: Completion): Promise<void> {
   try {
     await client.query(text, values);
   } catch (error) {

@@ -1,11 +1,11 @@
 /** A delivery, and a batch of them: what a function gets. */
 
 import {
-  complete,
+  type Calls,
   completionOf,
   completionOfAll,
+  databaseCalls,
   type Executor,
-  execute,
   type PooledClient,
   type TransactionClient,
   type TransactionOptions,
@@ -166,7 +166,7 @@ export class Delivery<Data = any> {
    * @throws {@link ClaimLost} if the message is not yours any more; let it pass, and roll back
    */
   async complete(client: TransactionClient | Executor, result?: unknown, emit: readonly Emit[] = []): Promise<void> {
-    await complete(client, completionOf(this.claim, result, emit));
+    await this.calls.complete(client, completionOf(this.claim, result, emit));
     this.completed = true;
   }
 
@@ -189,12 +189,17 @@ export class Delivery<Data = any> {
       }
       refuseGenerator(returned);
       const { result, emit } = Done.of(returned);
-      await execute(client, completionOf(this.claim, result, emit));
+      await this.calls.execute(client, completionOf(this.claim, result, emit));
       return returned;
     });
     this.completed = true;
     this.stored = returned;
     return returned;
+  }
+
+  /** @internal */
+  get calls(): Calls {
+    return this.session.calls ?? databaseCalls;
   }
 
   /** @internal Returns what makes a transaction undone that does not commit. A failure needs no transaction, and stays. */
@@ -292,7 +297,7 @@ export class Batch<Data = any> implements Iterable<Delivery<Data>> {
    */
   async complete(client: TransactionClient | Executor, results?: readonly unknown[]): Promise<void> {
     const chosen = this.#withoutVerdict();
-    await complete(client, completionOfAll(claimsOf(chosen), results));
+    await callsOf(chosen).complete(client, completionOfAll(claimsOf(chosen), results));
     markCompleted(chosen);
   }
 
@@ -310,7 +315,7 @@ export class Batch<Data = any> implements Iterable<Delivery<Data>> {
       const returned = await work(client);
       refuseResult(returned);
       chosen = this.#withoutVerdict();
-      await execute(client, completionOfAll(claimsOf(chosen)));
+      await callsOf(chosen).execute(client, completionOfAll(claimsOf(chosen)));
       return returned;
     });
     markCompleted(chosen);
@@ -346,6 +351,10 @@ export function refuseResult(returned: unknown): void {
   if (returned instanceof Done && returned.emit.length > 0) {
     throw new TypeError('the events of Done are lost, because it is not that of a message: give it to setVerdict()');
   }
+}
+
+function callsOf(deliveries: readonly Delivery[]): Calls {
+  return deliveries[0]?.calls ?? databaseCalls;
 }
 
 function claimsOf(deliveries: readonly Delivery[]): string[] {

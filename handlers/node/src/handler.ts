@@ -217,10 +217,10 @@ export class Handler {
       this.#logger.warn(`cannot connect to inboxd at ${path}: ${(error as Error).message}`);
       return undefined;
     }
-    const { timeoutMs = 30_000, extendUpToMs = 600_000, batch, onError, largeNumbers } = this.#options;
+    const { timeoutMs = 30_000, extendUpToMs = 600_000, largeNumbers } = this.#options;
     const { parse = largeNumbers === undefined ? JSON.parse : parserOf(largeNumbers) } = this.#options;
     const logger = this.#logger;
-    const receiver = new Dispatcher(this.#routes, batch?.ordered === true, logger, onError);
+    const receiver = this.dispatcher();
     const onGreeted = () => this.#isBack();
     return new Session(socket, {
       hello: this.#hello(timeoutMs),
@@ -231,6 +231,19 @@ export class Handler {
       receiver,
       onGreeted,
     });
+  }
+
+  /** @internal Calls the functions. The test kit sees the errors. */
+  dispatcher(seen?: (delivery: Delivery, error: unknown) => void): Dispatcher {
+    const { batch, onError } = this.#options;
+    const hook: OnError | undefined =
+      seen === undefined
+        ? onError
+        : (error, delivery) => {
+            seen(delivery, error);
+            return onError?.(error, delivery);
+          };
+    return new Dispatcher(this.#routes, batch?.ordered === true, this.#logger, hook);
   }
 
   /** Logs the end of the time without a connection, at the level of its beginning. */

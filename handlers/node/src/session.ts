@@ -1,6 +1,7 @@
 /** One connection to inboxd: it reads lines, keeps the open deliveries, and sends each answer once. */
 
 import type { Socket } from 'node:net';
+import type { Calls } from './completion.js';
 import { Delivery, type DeliveryParams } from './delivery.js';
 import { type Answer, SKIPPED } from './verdicts.js';
 
@@ -90,6 +91,8 @@ export class Session {
   /** Why inboxd refuses the handler for good. */
   refusal: { code: number; message?: string } | undefined;
   readonly ended: Promise<void>;
+  /** How messages are completed, if not in the database: the test kit. */
+  readonly calls: Calls | undefined;
 
   readonly #socket: Socket;
   readonly #terms: Terms;
