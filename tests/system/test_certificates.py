@@ -1,13 +1,16 @@
 """Certificates and keys for Kafka that are renewed while sidecars run."""
 
+import datetime
 import os
 import pathlib
+import re
 import threading
 
 import pytest
 
 from secure import CertificateKafka
 from support import process
+from support.librdkafka import later_librdkafka
 from support.outbox import Outbox, values
 from support.scripts import DONE
 from support.streams import Streams
@@ -150,3 +153,42 @@ def test_a_pair_that_does_not_fit_leaves_the_clients_alone(start_inboxd, tls_kaf
     streams.events(topic, ["b"])
     inbox.wait_processed(2)
     assert sidecar.stderr.count("event=kafka_certificates_refused ") == 1
+
+
+def moment(sidecar, event):
+    """When the sidecar has first logged this event, in seconds, and the line."""
+    line = next(line for line in sidecar.stderr.splitlines() if f"event={event} " in line)
+    return datetime.datetime.fromisoformat(line.split()[0].removeprefix("time=").replace("Z", "+00:00")).timestamp(), line
+
+
+def partitions(sidecar):
+    """How many the sidecar has."""
+    changes = re.findall(r"event=partitions_(assigned|revoked) count=(\d+)", sidecar.stderr)
+    return sum(int(count) if what == "assigned" else -int(count) for what, count in changes)
+
+
+@pytest.mark.slow
+def test_several_sidecars_renew_their_clients_one_after_the_other(start_inboxd, tls_kafka, authorities, files, handler, load, inbox):
+    """Each once, at a random time, which it has logged. With a librdkafka before 2.10, a commit during a rebalance can cost another
+    member its partitions (librdkafka issue 4059)."""
+    sidecars = [start_inboxd(env=later_librdkafka(), kafka={**files.settings(tls_kafka, authorities[0]), "certificate_spread": "15s",
+                                                                "session.timeout.ms": 30000})
+                for _ in range(3)]
+    handlers = [handler(one, lambda _: DONE) for one in sidecars]
+    eventually(lambda: sorted(partitions(one) for one in sidecars) == [1, 1, 2], timeout=60)
+    files.replace(1, 1)
+    for one in sidecars:
+        eventually(lambda one=one: one.stderr.count("event=started ") == 2, timeout=90)
+        handlers.append(handler(one, lambda _: DONE))
+    eventually(lambda: sorted(partitions(one) for one in sidecars) == [1, 1, 2], timeout=60)
+    ids = load.stop()
+    inbox.wait_processed(len(ids))
+    assert sorted(delivery.event_id for one in handlers for delivery in one.deliveries) == sorted(ids)
+    waits = []
+    for one in sidecars:
+        assert one.stderr.count("event=kafka_certificates_changed ") == 1
+        assert "lost=1" not in one.stderr
+        changed, line = moment(one, "kafka_certificates_changed")
+        waits.append(int(re.search(r"renew_in_s=(\d+)", line)[1]))
+        assert moment(one, "dispatch_stopping")[0] - changed >= waits[-1] - 0.1
+    assert max(waits) > 0 and all(wait <= 15 for wait in waits)

@@ -47,22 +47,22 @@ static const char *file_of(const struct setting *setting)
 	return strcmp(kind, ".location") == 0 ? setting->value : NULL;
 }
 
-/* To open a pipe would block. Of a directory, and of a file that is too large, the status will do. */
+/* Of a directory, and of a file that is too large, the status will do. */
 static void add_file(struct buf *out, const char *path)
 {
 	struct err err = ERR_INIT;
 	struct stat found;
 	size_t before = out->length;
 
-	if (stat(path, &found) != 0) {
-		buf_addf(out, "none;");
-		return;
-	}
-	if (S_ISREG(found.st_mode) && text_file_read(path, out, &err) == 0) {
+	if (text_file_read_regular(path, out, &err) == 0) {
 		buf_addf(out, ";");
 		return;
 	}
 	out->length = before;
+	if (stat(path, &found) != 0) {
+		buf_addf(out, "none;");
+		return;
+	}
 	buf_addf(out, "%lld.%lld.%lld.%ld;", (long long)found.st_ino, (long long)found.st_size,
 		(long long)found.st_mtim.tv_sec, found.st_mtim.tv_nsec);
 }
@@ -190,5 +190,7 @@ bool tls_files_look(struct tls_files *files, const struct config *config, bool a
 	else if (files->renew_ms == 0)
 		plan(files, config, at_once);
 	memcpy(files->seen, found, sizeof(files->seen));
+	if (files->renew_ms != 0 && files->renew_ms < files->look_ms)
+		files->look_ms = files->renew_ms;
 	return files->renew_ms != 0 && (at_once || clock_now_ms() >= files->renew_ms);
 }
