@@ -18,6 +18,7 @@
 #include "config/load.h"
 #include "config/options/options.h"
 #include "config/sources/strings.h"
+#include "configdoc/options_doc.h"
 
 #define DOCUMENT SOURCE_DIR "/docs/configuration.md"
 

@@ -78,7 +78,4 @@ bool options_same_variable(const char *key, const char *suffix);
 /* Appends INBOXD_<SECTION>_<KEY>. */
 void options_add_variable(struct buf *out, const char *section, const char *key);
 
-/* Appends docs/configuration.md. */
-void options_markdown(struct buf *out);
-
 #endif

@@ -3,11 +3,12 @@
  * sources, types and passed names work, is here. A unit test compares the document with this output, and
  * loads its examples; so no default and no limit can be documented wrongly.
  */
-#include "config/options/options.h"
+#include "configdoc/options_doc.h"
 
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "config/options/options.h"
 #include "config/options/value.h"
 
 /* clang-format off */
