@@ -36,6 +36,7 @@ class Copy:
     def __init__(self, directory):
         self.root = pathlib.Path(directory) / "tree"
         self.build = self.root / "build"
+        sources()  # the mutants change and restore what is copied here, even if the tree is edited during the run
         listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                                 cwd=ROOT, check=True, capture_output=True, text=True).stdout
         for path in filter(None, listed.split("\0")):
