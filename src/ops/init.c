@@ -21,14 +21,14 @@
 
 #define OWN_FILE "inboxd.yaml"
 
-struct draft {
+struct config_draft {
 	struct strings set;     /* section.key=value */
 	const char *database;   /* its name, among the texts of `set`; NULL: none was written */
 	struct config *config;  /* loaded from `set`; NULL: not yet */
 	struct buf not_written; /* the keys of secrets, separated by commas */
 };
 
-static void draft_fini(struct draft *draft)
+static void draft_fini(struct config_draft *draft)
 {
 	strings_fini(&draft->set);
 	config_free(draft->config);
@@ -54,7 +54,7 @@ static int check_text(const char *text, struct err *err)
 	return 0;
 }
 
-static int set(struct draft *draft, const char *key, const char *value, struct err *err)
+static int set(struct config_draft *draft, const char *key, const char *value, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
 
@@ -65,7 +65,7 @@ static int set(struct draft *draft, const char *key, const char *value, struct e
 
 static int add_keyword(const char *keyword, const char *value, void *arg, struct err *err)
 {
-	struct draft *draft = arg;
+	struct config_draft *draft = arg;
 	char key[128];
 	int r = check_text(value, err);
 
@@ -79,7 +79,7 @@ static int add_keyword(const char *keyword, const char *value, void *arg, struct
 	return 0;
 }
 
-static int read_arguments(struct draft *draft, const struct cli *cli, struct err *err)
+static int read_arguments(struct config_draft *draft, const struct cli *cli, struct err *err)
 {
 	int r = 0;
 
@@ -108,7 +108,8 @@ static void print_warnings(const struct strings *warnings)
 }
 
 /* Prints what the check finds. 0: both servers can be reached. */
-static int try_servers(struct draft *draft, const struct config_sources *given, struct err *err)
+static int try_servers(
+	struct config_draft *draft, const struct config_sources *given, struct err *err)
 {
 	CLEANUP(strings_fini) struct strings ignored = { NULL, 0 };
 	struct config_sources sources = *given;
@@ -208,7 +209,7 @@ static bool is_same_scope(const struct config_entry *a, const struct config_entr
 }
 
 /* A secret is written only if its value is in a file. */
-static void add_entry(struct buf *out, struct draft *draft, const struct config_entry *entry)
+static void add_entry(struct buf *out, struct config_draft *draft, const struct config_entry *entry)
 {
 	const char *text = entry->texts.count == 0 ? "" : entry->texts.items[0];
 
@@ -230,7 +231,7 @@ static void add_entry(struct buf *out, struct draft *draft, const struct config_
 
 /* The keys with the scope of the entry at `first`, if that is the first one of them. */
 static void add_scope(
-	struct buf *out, struct draft *draft, const struct section *section, size_t first)
+	struct buf *out, struct config_draft *draft, const struct section *section, size_t first)
 {
 	const struct config_entries *entries = draft->config->entries;
 	const struct config_entry *named = &entries->items[first];
@@ -252,7 +253,7 @@ static void add_scope(
 	}
 }
 
-static void add_section(struct buf *out, struct draft *draft, const struct section *section)
+static void add_section(struct buf *out, struct config_draft *draft, const struct section *section)
 {
 	const struct config_entries *entries = draft->config->entries;
 	CLEANUP(buf_fini) struct buf keys = BUF_INIT;
@@ -271,7 +272,7 @@ static void add_section(struct buf *out, struct draft *draft, const struct secti
 		out->broken = true;
 }
 
-static bool has_section(const struct draft *draft, const char *name)
+static bool has_section(const struct config_draft *draft, const char *name)
 {
 	const struct config_entries *entries = draft->config->entries;
 
@@ -284,7 +285,7 @@ static bool has_section(const struct draft *draft, const char *name)
 	return false;
 }
 
-static void add_file(struct buf *out, struct draft *draft)
+static void add_file(struct buf *out, struct config_draft *draft)
 {
 	buf_add_str(out, "# Written by `inboxd init`. All keys: docs/configuration.md.\n");
 	for (const struct section *section = option_sections; section->name != NULL; section++)
@@ -364,8 +365,8 @@ static int write_file(const char *path, bool force, const struct buf *text, stru
 
 /* Prints variables of the environment. `lacking`: those of passed-on keys that the file lacks; otherwise those whose keys
  * are or could be in the file. */
-static void print_variables(
-	const struct draft *draft, const struct config *config, bool lacking, const char *title)
+static void print_variables(const struct config_draft *draft, const struct config *config,
+	bool lacking, const char *title)
 {
 	bool first = true;
 
@@ -388,7 +389,7 @@ static void print_variables(
 
 /* The variables of the environment that inboxd would read instead of the file, or in addition to it. */
 static void print_environment(
-	const struct draft *draft, const struct config_sources *given, const char *path)
+	const struct config_draft *draft, const struct config_sources *given, const char *path)
 {
 	CLEANUP(config_freep) struct config *config = NULL;
 	struct config_sources sources = *given;
@@ -405,7 +406,8 @@ static void print_environment(
 		"later, too: ");
 }
 
-static void print_next(const char *path, struct draft *draft, const struct config_sources *sources)
+static void print_next(
+	const char *path, struct config_draft *draft, const struct config_sources *sources)
 {
 	(void)printf("wrote   %s\n\n", path);
 	if (draft->not_written.length > 0)
@@ -430,7 +432,7 @@ static void print_next(const char *path, struct draft *draft, const struct confi
 
 int command_init(const struct cli *cli, const struct config_sources *sources, struct err *err)
 {
-	CLEANUP(draft_fini) struct draft draft = { .not_written = BUF_INIT };
+	CLEANUP(draft_fini) struct config_draft draft = { .not_written = BUF_INIT };
 	CLEANUP(buf_fini) struct buf text = BUF_INIT;
 	const char *path = cli_config_file(cli, getenv("INBOXD_CONFIG"), OWN_FILE);
 	int r;

@@ -28,7 +28,7 @@ static int status(const struct op *op, struct err *err)
 }
 
 /* What each of them does, and the options and arguments that it takes. */
-static const struct action {
+static const struct outbox_action {
 	const char *name;
 	op_function *run;
 	const char *function; /* of the schema, which changes something */
@@ -44,7 +44,7 @@ static const struct action {
 	{ "discard", op_discard_events, "outbox_discard_page", true, false, true, false },
 };
 
-static const struct action *find_action(const struct cli *cli)
+static const struct outbox_action *find_action(const struct cli *cli)
 {
 	for (size_t i = 0; cli->word_count > 0 && i < sizeof(actions) / sizeof(actions[0]); i++) {
 		if (strcmp(actions[i].name, cli->words[0]) == 0)
@@ -55,13 +55,13 @@ static const struct action *find_action(const struct cli *cli)
 
 const char *op_outbox_function(const struct cli *cli)
 {
-	const struct action *action = find_action(cli);
+	const struct outbox_action *action = find_action(cli);
 
 	return action == NULL ? NULL : action->function;
 }
 
 /* The first option that the action does not take; NULL = none. */
-static const char *misplaced_option(const struct action *action, const struct cli *cli)
+static const char *misplaced_option(const struct outbox_action *action, const struct cli *cli)
 {
 	bool changes = action->function != NULL;
 
@@ -81,7 +81,7 @@ static const char *misplaced_option(const struct action *action, const struct cl
 int op_outbox(const struct op *op, struct err *err)
 {
 	const struct cli *cli = op->cli;
-	const struct action *action = find_action(cli);
+	const struct outbox_action *action = find_action(cli);
 
 	if (action == NULL)
 		return err_set(err, FAULT_USAGE,

@@ -6,16 +6,16 @@
 
 #include "ops/op.h"
 
-struct target {
+struct pause_target {
 	const char *kind;
 	const char *name;
 };
 
 /* Exactly one of the three options names it. */
 static int read_target(
-	const struct cli *cli, const char *command, struct target *out, struct err *err)
+	const struct cli *cli, const char *command, struct pause_target *out, struct err *err)
 {
-	const struct target targets[] = { { "topic", cli->filter.topic },
+	const struct pause_target targets[] = { { "topic", cli->filter.topic },
 		{ "consumer", cli->filter.consumer }, { "handler", cli->bridge.handler } };
 	int count = 0;
 
@@ -34,15 +34,15 @@ static int read_target(
 }
 
 /* What inbox.pause() found and did; of inbox.resume() only `changed`. */
-struct change {
+struct pause_change {
 	bool changed;
 	bool was_paused;
 	bool was_not_read;
 	bool known; /* the schema has the target */
 };
 
-static int change(const struct op *op, const char *command, const struct target *target,
-	struct change *out, struct err *err)
+static int change(const struct op *op, const char *command, const struct pause_target *target,
+	struct pause_change *out, struct err *err)
 {
 	bool pauses = op->cli->command == COMMAND_PAUSE;
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
@@ -77,7 +77,7 @@ static bool has(const struct strings *list, const char *name)
 }
 
 /* A target that is configured, and that no sidecar has met yet. */
-static bool is_configured(const struct config *config, const struct target *target)
+static bool is_configured(const struct config *config, const struct pause_target *target)
 {
 	if (strcmp(target->kind, "topic") == 0)
 		return has(&config->kafka_topics, target->name);
@@ -95,7 +95,7 @@ static bool is_configured(const struct config *config, const struct target *targ
 }
 
 /* handler "billing" */
-static void print_target(FILE *out, const struct target *target)
+static void print_target(FILE *out, const struct pause_target *target)
 {
 	(void)fprintf(out, "%s \"", target->kind);
 	op_print_text(out, bytes_of(target->name), false);
@@ -128,7 +128,7 @@ static void print_word(const char *word)
 }
 
 /* What is different from the pause before, or from no pause. */
-static const char *difference(const struct cli *cli, const struct change *done)
+static const char *difference(const struct cli *cli, const struct pause_change *done)
 {
 	if (cli->ingest && !done->was_not_read)
 		return "; it is not read from Kafka";
@@ -139,8 +139,8 @@ static const char *difference(const struct cli *cli, const struct change *done)
 
 int op_pause(const struct op *op, struct err *err)
 {
-	struct target target = { NULL, NULL };
-	struct change done = { .changed = false };
+	struct pause_target target = { NULL, NULL };
+	struct pause_change done = { .changed = false };
 	int r = read_target(op->cli, "pause", &target, err);
 
 	if (r == 0)
@@ -164,8 +164,8 @@ int op_pause(const struct op *op, struct err *err)
 
 int op_resume(const struct op *op, struct err *err)
 {
-	struct target target = { NULL, NULL };
-	struct change done = { .changed = false };
+	struct pause_target target = { NULL, NULL };
+	struct pause_change done = { .changed = false };
 	int r = read_target(op->cli, "resume", &target, err);
 
 	if (r == 0)

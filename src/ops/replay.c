@@ -321,15 +321,15 @@ static void print_done(const struct op *op, const struct change *change, const c
 }
 
 /* A row of an event. */
-struct target {
+struct replay_target {
 	const char *event_id;
 	const struct rows *found;
 	int row;
 };
 
 /* One of several rows is changed for its consumer, so that the others stay as they are. */
-static int change_row(const struct op *op, const struct change *change, const struct target *target,
-	struct given *given, struct err *err)
+static int change_row(const struct op *op, const struct change *change,
+	const struct replay_target *target, struct given *given, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -355,8 +355,8 @@ static int change_row(const struct op *op, const struct change *change, const st
 
 /* The first failure is the result. If no row can change, the function of the schema gets the first one: the audit
  * records the attempt. */
-static int change_rows(const struct op *op, const struct change *change, struct target *target,
-	struct given *given, struct err *err)
+static int change_rows(const struct op *op, const struct change *change,
+	struct replay_target *target, struct given *given, struct err *err)
 {
 	const int only = first_row(change, target->found) < 0 ? 0 : -1;
 	bool changed = false;
@@ -413,7 +413,7 @@ static int change_one(const struct op *op, const struct change *change, size_t w
 	}
 	if (is_unasked(op, change, found, given, word))
 		return report_unchanged(change, event_id, found, first_row(change, found), err);
-	return change_rows(op, change, &(struct target){ event_id, found, 0 }, given, err);
+	return change_rows(op, change, &(struct replay_target){ event_id, found, 0 }, given, err);
 }
 
 /* By text, then by position. */

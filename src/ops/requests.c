@@ -189,7 +189,7 @@ static int forget(const struct op *op, struct err *err)
 }
 
 /* What each action does, and whether it takes a key and these options. */
-static const struct action {
+static const struct request_action {
 	const char *name;
 	op_function *run;
 	bool key;
@@ -201,7 +201,7 @@ static const struct action {
 	{ "forget", forget, true, false, true },
 };
 
-static const struct action *find_action(const struct cli *cli)
+static const struct request_action *find_action(const struct cli *cli)
 {
 	for (size_t i = 0; cli->word_count > 0 && i < sizeof(actions) / sizeof(actions[0]); i++) {
 		if (strcmp(actions[i].name, cli->words[0]) == 0)
@@ -211,7 +211,7 @@ static const struct action *find_action(const struct cli *cli)
 }
 
 /* The first option that the action does not take; NULL = none. */
-static const char *misplaced_option(const struct action *action, const struct cli *cli)
+static const char *misplaced_option(const struct request_action *action, const struct cli *cli)
 {
 	if (!action->lists && cli->filter.status != NULL)
 		return "--status";
@@ -227,7 +227,7 @@ static const char *misplaced_option(const struct action *action, const struct cl
 int op_requests(const struct op *op, struct err *err)
 {
 	const struct cli *cli = op->cli;
-	const struct action *action = find_action(cli);
+	const struct request_action *action = find_action(cli);
 
 	if (action == NULL)
 		return err_set(err, FAULT_USAGE,

@@ -170,7 +170,7 @@ static bool is_shown(const struct rows *rows, const char *title, int column)
 	return shown;
 }
 
-struct table {
+struct text_table {
 	const struct rows *rows;
 	const char *const *titles;
 	int columns;
@@ -179,7 +179,7 @@ struct table {
 };
 
 /* Row -1 = the titles. */
-static void print_cells(const struct table *table, int row)
+static void print_cells(const struct text_table *table, int row)
 {
 	size_t used = 0;
 
@@ -201,7 +201,8 @@ static void print_cells(const struct table *table, int row)
 void op_print_table(const struct rows *rows, const char *const *titles, int columns, bool whole)
 {
 	CLEANUP(freep) size_t *widths = calloc((size_t)columns, sizeof(*widths));
-	const struct table table = { rows, titles, columns, widths, whole ? 0 : terminal_width() };
+	const struct text_table table = { rows, titles, columns, widths,
+		whole ? 0 : terminal_width() };
 
 	if (widths == NULL)
 		return;

@@ -417,7 +417,7 @@ int claims_rescue(struct db *db, const struct claims_held *held, int64_t *rescue
 }
 
 /* A search for the rows that make claims fail. */
-struct probe {
+struct claim_probe {
 	struct db *db;
 	const struct claim_request *request;
 	struct refused_seqs *out;
@@ -425,7 +425,8 @@ struct probe {
 	struct err said; /* the error of the last refused row */
 };
 
-static int try_rows(const struct probe *probe, const int64_t *seqs, size_t count, struct err *err)
+static int try_rows(
+	const struct claim_probe *probe, const int64_t *seqs, size_t count, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	int seq;
@@ -438,7 +439,7 @@ static int try_rows(const struct probe *probe, const int64_t *seqs, size_t count
 	return db_step(probe->db, QUERY_PROBE_CLAIM, &params, NULL, err);
 }
 
-static int halve(struct probe *probe, const int64_t *seqs, size_t count, struct err *err)
+static int halve(struct claim_probe *probe, const int64_t *seqs, size_t count, struct err *err)
 {
 	size_t half = count / 2;
 	int r = db_savepoint(probe->db, err);
@@ -459,7 +460,7 @@ static int halve(struct probe *probe, const int64_t *seqs, size_t count, struct 
 	return r != 0 ? r : halve(probe, seqs + half, count - half, err);
 }
 
-static int try_all(struct probe *probe, const struct rows *rows, struct err *err)
+static int try_all(struct claim_probe *probe, const struct rows *rows, struct err *err)
 {
 	size_t count = (size_t)rows_count(rows);
 	CLEANUP(freep) int64_t *seqs = calloc(count + 1, sizeof(*seqs));
@@ -477,8 +478,8 @@ static int try_all(struct probe *probe, const struct rows *rows, struct err *err
 }
 
 /* Makes deferred constraints fail with the statement, because the transaction has no COMMIT. */
-static int run_probe(
-	struct probe *probe, enum query candidates, const struct params *params, struct err *err)
+static int run_probe(struct claim_probe *probe, enum query candidates, const struct params *params,
+	struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	size_t before = probe->out->count;
@@ -501,7 +502,7 @@ static int probe_all(struct db *db, const struct claim_request *request, const s
 	struct refused_seqs *out, struct err *err)
 {
 	CLEANUP(parts_fini) struct parts parts = { .count = 0 };
-	struct probe probe = { .db = db, .request = request, .out = out };
+	struct claim_probe probe = { .db = db, .request = request, .out = out };
 	int r = divide(&parts, scope, err);
 
 	for (size_t i = 0; r == 0 && i < parts.count; i++) {

@@ -40,7 +40,7 @@ struct other_claims_search {
 	struct other_claims found;
 };
 
-struct span {
+struct seq_span {
 	enum query query;
 	int32_t other;
 	int64_t first;
@@ -48,13 +48,13 @@ struct span {
 	int64_t width;
 };
 
-static struct span span_of(const struct other_claims_search *search)
+static struct seq_span span_of(const struct other_claims_search *search)
 {
 	bool born = search->span % 2 == 0;
 	int row = search->span / 2;
 	int64_t width = (born ? BORN_WINDOW : SLOW_WINDOW) >> search->halvings;
 
-	return (struct span){
+	return (struct seq_span){
 		.query = born ? QUERY_FOREIGN_BORN : QUERY_FOREIGN_SLOW,
 		.other = (int32_t)rows_int(search->others, row, COLUMN_ID),
 		.first =
@@ -67,7 +67,7 @@ static struct span span_of(const struct other_claims_search *search)
 static bool is_over(struct other_claims_search *search)
 {
 	for (; search->span < 2 * rows_count(search->others); search->span++) {
-		const struct span span = span_of(search);
+		const struct seq_span span = span_of(search);
 
 		if (search->at < span.first)
 			search->at = span.first;
@@ -116,7 +116,7 @@ static int read_window(struct other_claims_search *search, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
-	const struct span span = span_of(search);
+	const struct seq_span span = span_of(search);
 	int r;
 
 	params_int(&params, span.other);

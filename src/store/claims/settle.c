@@ -31,13 +31,13 @@
 #define GROUPS_MOST 8 /* fast statements per pipeline */
 
 /* The results of one pipeline. */
-struct found {
+struct settle_found {
 	struct rows *groups[GROUPS_MOST]; /* only a number of rows, see number_of() */
 	struct rows *others;              /* seq and delivery count of the rows that were updated */
 	struct rows *emitting;            /* the same of those that emit events */
 };
 
-static void found_fini(struct found *found)
+static void found_fini(struct settle_found *found)
 {
 	for (int group = 0; group < GROUPS_MOST; group++)
 		rows_free(found->groups[group]);
@@ -64,7 +64,7 @@ struct settling {
 	struct settle_row **rows;
 	size_t count;
 	int groups; /* number of groups of rows for the fast statement */
-	int (*queue)(const struct settling *s, struct found *found, struct err *err);
+	int (*queue)(const struct settling *s, struct settle_found *found, struct err *err);
 	struct isolation *isolation; /* NULL: a refused row is a fault */
 	struct stops *stops;         /* of all rows, also when this is a part of them */
 	bool has_followers;          /* a lane has several rows among all rows */
@@ -94,7 +94,7 @@ static bool is_nameable(const struct settle_row *row)
 /* Queues a fast statement for each group of the rows that `is_wanted` accepts: a list of seqs, and the delivery count
  * and the handler that they share. */
 static int queue_groups(const struct settling *s, enum query query,
-	bool (*is_wanted)(const struct settle_row *), struct found *found, struct err *err)
+	bool (*is_wanted)(const struct settle_row *), struct settle_found *found, struct err *err)
 {
 	int r = 0;
 
@@ -125,7 +125,7 @@ static struct settle_list list_of(const struct settling *s)
 	return (struct settle_list){ s->instance, s->rows, s->count };
 }
 
-static int queue_others(const struct settling *s, struct found *found, struct err *err)
+static int queue_others(const struct settling *s, struct settle_found *found, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
@@ -134,7 +134,7 @@ static int queue_others(const struct settling *s, struct found *found, struct er
 	return db_queue(s->db, QUERY_SETTLE_VERDICTS, &params, &found->others, err);
 }
 
-static int queue_emitting(const struct settling *s, struct found *found, struct err *err)
+static int queue_emitting(const struct settling *s, struct settle_found *found, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
@@ -143,7 +143,7 @@ static int queue_emitting(const struct settling *s, struct found *found, struct 
 	return db_queue(s->db, QUERY_SETTLE_EMITTING, &params, &found->emitting, err);
 }
 
-static int queue_settle(const struct settling *s, struct found *found, struct err *err)
+static int queue_settle(const struct settling *s, struct settle_found *found, struct err *err)
 {
 	int r = queue_groups(s, QUERY_SETTLE_DONE, is_plain, found, err);
 
@@ -152,7 +152,7 @@ static int queue_settle(const struct settling *s, struct found *found, struct er
 	return r == 0 ? queue_emitting(s, found, err) : r;
 }
 
-static int queue_raise(const struct settling *s, struct found *found, struct err *err)
+static int queue_raise(const struct settling *s, struct settle_found *found, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
@@ -262,7 +262,7 @@ static int64_t number_of(const struct rows *rows)
 }
 
 /* If fewer rows were updated than sent, resolve() later finds out the status of each. */
-static void mark_groups(const struct settling *s, const struct found *found,
+static void mark_groups(const struct settling *s, const struct settle_found *found,
 	bool (*is_wanted)(const struct settle_row *), enum settle_status status)
 {
 	int64_t asked[GROUPS_MOST] = { 0 };
@@ -282,7 +282,7 @@ static void mark_groups(const struct settling *s, const struct found *found,
 }
 
 /* True when a statement updated fewer rows than it was sent. */
-static bool is_short(const struct settling *s, const struct found *found)
+static bool is_short(const struct settling *s, const struct settle_found *found)
 {
 	int64_t asked = 0;
 	int64_t updated = found->others == NULL ? 0 : rows_count(found->others);
@@ -302,7 +302,7 @@ enum { FINISH_SHORT = 2 };
 /* Queues the statements and commits. */
 static int commit_settle(const struct settling *s, struct err *err)
 {
-	CLEANUP(found_fini) struct found found = { .others = NULL };
+	CLEANUP(found_fini) struct settle_found found = { .others = NULL };
 	int r = s->queue(s, &found, err);
 
 	if (r == 0 && s->has_followers) {
@@ -334,7 +334,7 @@ static int begin_settle(const struct settling *s, struct err *err)
  * completed, or if the statement fails: then they are read. */
 static int name_completed(const struct settling *s, struct err *err)
 {
-	CLEANUP(found_fini) struct found found = { .others = NULL };
+	CLEANUP(found_fini) struct settle_found found = { .others = NULL };
 	bool any = false;
 	int r;
 

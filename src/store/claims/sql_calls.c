@@ -26,7 +26,7 @@
 #define PIPELINE_MOST 50   /* calls in one pipeline, which has a limit of 64 statements */
 
 /* A transaction of some of the rows. */
-struct batch {
+struct call_batch {
 	struct db *db;
 	int32_t instance;
 	const struct sql_handler *handler;
@@ -68,7 +68,7 @@ static void set_error(struct call_row *row, const char *error, const char *code)
 }
 
 /* Forgets the verdicts of a transaction that was rolled back. */
-static void reopen(struct batch *batch)
+static void reopen(struct call_batch *batch)
 {
 	sql_calls_clear(batch->rows, batch->count);
 	for (size_t i = 0; i < batch->count; i++)
@@ -98,7 +98,7 @@ static void add_handler(struct params *params, const struct sql_handler *handler
 	params_text(params, handler->role);
 }
 
-static int queue_check(struct batch *batch, struct rows **found, struct err *err)
+static int queue_check(struct call_batch *batch, struct rows **found, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 
@@ -106,7 +106,7 @@ static int queue_check(struct batch *batch, struct rows **found, struct err *err
 	return db_queue(batch->db, QUERY_CHECK_SQL_HANDLER, &params, found, err);
 }
 
-static int queue_call(struct batch *batch, size_t at, struct rows **found, struct err *err)
+static int queue_call(struct call_batch *batch, size_t at, struct rows **found, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	const struct call_row *row = &batch->rows[at];
@@ -125,7 +125,7 @@ static int queue_call(struct batch *batch, size_t at, struct rows **found, struc
 }
 
 /* Sends the calls of the rows from `first` on, as many as one pipeline takes, and reads their verdicts. */
-static int run_calls(struct batch *batch, size_t first, struct err *err)
+static int run_calls(struct call_batch *batch, size_t first, struct err *err)
 {
 	size_t left = batch->count - first;
 	size_t count = left < PIPELINE_MOST ? left : PIPELINE_MOST;
@@ -175,7 +175,7 @@ static int refusal_of_error(const struct db *db, int r, struct err *err)
 }
 
 /* The check and all calls, without the COMMIT. */
-static int run_functions(struct batch *batch, struct err *err)
+static int run_functions(struct call_batch *batch, struct err *err)
 {
 	struct rows *problem = NULL;
 	int r = db_begin(batch->db, err);
@@ -206,7 +206,7 @@ static bool server_ended(struct db *db, const struct err *err)
 }
 
 /* One transaction. Unless the result is 0, the rows are CALL_OPEN. */
-static int run_transaction(struct batch *batch, struct err *err)
+static int run_transaction(struct call_batch *batch, struct err *err)
 {
 	int r = run_functions(batch, err);
 
@@ -224,10 +224,10 @@ static int run_transaction(struct batch *batch, struct err *err)
 }
 
 /* One row in a transaction of its own. If it is rolled back, that is the verdict of the row. */
-static int run_alone(struct batch *batch, size_t at, struct err *err)
+static int run_alone(struct call_batch *batch, size_t at, struct err *err)
 {
 	struct call_row *row = &batch->rows[at];
-	struct batch alone = *batch;
+	struct call_batch alone = *batch;
 	int r;
 
 	if (row->follows && row[-1].status != CALL_DONE) {
@@ -251,7 +251,8 @@ static int run_alone(struct batch *batch, size_t at, struct err *err)
 
 int sql_calls_run(struct db *db, const struct sql_calls *calls, struct err *err)
 {
-	struct batch batch = { db, calls->instance, calls->handler, calls->rows, calls->count };
+	struct call_batch batch = { db, calls->instance, calls->handler, calls->rows,
+		calls->count };
 	int64_t until_ms;
 	int r;
 

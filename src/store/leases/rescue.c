@@ -32,7 +32,7 @@ static const struct range {
 	[RESCUE_BORN] = { QUERY_RESCUE_BORN, "row", 1000, 20000 },
 };
 
-struct walk {
+struct rescue_walk {
 	const struct range *range;
 	int64_t *window;
 	int64_t at;
@@ -46,10 +46,10 @@ struct walk {
 struct dead {
 	struct rescue *rescue;
 	int32_t id;
-	struct walk walks[RESCUE_RANGES];
+	struct rescue_walk walks[RESCUE_RANGES];
 };
 
-static void pace(struct walk *walk, int64_t took_ms)
+static void pace(struct rescue_walk *walk, int64_t took_ms)
 {
 	if (took_ms < FAST_MS)
 		*walk->window *= 2;
@@ -59,7 +59,7 @@ static void pace(struct walk *walk, int64_t took_ms)
 		*walk->window = walk->range->most;
 }
 
-static int step(struct dead *dead, struct walk *walk, struct err *err)
+static int step(struct dead *dead, struct rescue_walk *walk, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -85,7 +85,7 @@ static int step(struct dead *dead, struct walk *walk, struct err *err)
 /* A single row may be the cause that a window is refused, takes too long or meets a lock. Smaller windows leave that row out.
  * The row stays for the next round, like a locked one. A lock that holds up a single row may be one of the
  * whole table. */
-static int step_round(struct dead *dead, struct walk *walk, struct err *err)
+static int step_round(struct dead *dead, struct rescue_walk *walk, struct err *err)
 {
 	struct err said = ERR_INIT;
 	enum pg_error_class class;
@@ -111,7 +111,7 @@ static int step_round(struct dead *dead, struct walk *walk, struct err *err)
 	return 0;
 }
 
-static bool is_done(const struct walk *walk)
+static bool is_done(const struct rescue_walk *walk)
 {
 	return walk->done && walk->locked == 0;
 }
@@ -121,7 +121,7 @@ static bool is_done(const struct walk *walk)
 static int note(struct dead *dead, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
-	const struct walk *walks = dead->walks;
+	const struct rescue_walk *walks = dead->walks;
 	bool done = true;
 
 	for (int i = 0; i < RESCUE_RANGES; i++)
@@ -136,7 +136,7 @@ static int note(struct dead *dead, struct err *err)
 }
 
 /* At least one window, so that a late round makes progress too. */
-static int walk_on(struct dead *dead, struct walk *walk, struct err *err)
+static int walk_on(struct dead *dead, struct rescue_walk *walk, struct err *err)
 {
 	const struct rescue *rescue = dead->rescue;
 	int r;
@@ -156,7 +156,7 @@ static int walk_on(struct dead *dead, struct walk *walk, struct err *err)
 static void keep_position(struct dead *dead, int range)
 {
 	struct rescue *rescue = dead->rescue;
-	const struct walk *walk = &dead->walks[range];
+	const struct rescue_walk *walk = &dead->walks[range];
 
 	if (rescue->ahead.id != 0 && (rescue->ahead.id != dead->id || rescue->ahead.range != range))
 		return;
@@ -200,7 +200,7 @@ static struct dead dead_of(struct rescue *rescue, const struct rows *rows, int r
 	for (int i = 0; i < RESCUE_RANGES; i++) {
 		if (rescue->windows[i] == 0)
 			rescue->windows[i] = ranges[i].first;
-		dead.walks[i] = (struct walk){ .range = &ranges[i],
+		dead.walks[i] = (struct rescue_walk){ .range = &ranges[i],
 			.window = &rescue->windows[i],
 			.at = starts[i],
 			.noted = starts[i] };

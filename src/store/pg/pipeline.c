@@ -22,7 +22,7 @@
 #define STATEMENT_MOST (1000U << 20) /* the protocol limit is 1 GiB */
 
 /* A statement of the pipeline. */
-struct slot {
+struct pipeline_slot {
 	struct rows **wanted;
 	PGresult *result;
 	struct prepared_statement *prepared; /* NULL = it has no name */
@@ -37,7 +37,7 @@ struct pipeline {
 	char *application;
 	struct prepared prepared;
 	bool names; /* statements that may have a name get one */
-	struct slot slots[MAX_QUEUED];
+	struct pipeline_slot slots[MAX_QUEUED];
 	size_t queued;
 	size_t received;
 	/* The pipeline that was sent. */
@@ -244,7 +244,7 @@ static int fill_values(struct values *values, const struct params *params, struc
 }
 
 /* Sends the Parse of a named statement unless the server has executed it, or will, before the statement. */
-static bool send_parse(PGconn *conn, struct slot *slot)
+static bool send_parse(PGconn *conn, struct pipeline_slot *slot)
 {
 	struct prepared_statement *prepared = slot->prepared;
 
@@ -259,7 +259,8 @@ static bool send_parse(PGconn *conn, struct slot *slot)
 int pipeline_queue(struct pipeline *pipeline, const struct statement *statement,
 	const struct params *params, struct rows **rows, struct err *err)
 {
-	struct slot slot = { .wanted = rows, .commits = strcmp(statement->sql, "COMMIT") == 0 };
+	struct pipeline_slot slot = { .wanted = rows,
+		.commits = strcmp(statement->sql, "COMMIT") == 0 };
 	struct values values;
 	bool sent;
 	int r = pipeline_ready(pipeline, err);
@@ -290,8 +291,8 @@ int pipeline_queue(struct pipeline *pipeline, const struct statement *statement,
 }
 
 /* Notes the first fault in the results. */
-static void note_fault(
-	struct pipeline *pipeline, PGresult *result, const struct slot *slot, struct err *said)
+static void note_fault(struct pipeline *pipeline, PGresult *result,
+	const struct pipeline_slot *slot, struct err *said)
 {
 	if (said->fault != 0)
 		return;
@@ -314,7 +315,7 @@ static void note_fault(
  * pipeline. */
 static bool take_ahead(struct pipeline *pipeline, PGresult *result)
 {
-	static const struct slot commit = { .commits = true };
+	static const struct pipeline_slot commit = { .commits = true };
 	const ExecStatusType status = PQresultStatus(result);
 
 	if (!pipeline->ahead)
@@ -330,8 +331,8 @@ static bool take_ahead(struct pipeline *pipeline, PGresult *result)
 /* Keeps the result of the next statement, or of its Parse. What a Parse answers has no command tag. */
 static void take_result(struct pipeline *pipeline, PGresult *result)
 {
-	static const struct slot nothing = { .wanted = NULL };
-	struct slot *slot =
+	static const struct pipeline_slot nothing = { .wanted = NULL };
+	struct pipeline_slot *slot =
 		pipeline->received < pipeline->queued ? &pipeline->slots[pipeline->received] : NULL;
 
 	note_fault(pipeline, result, slot == NULL ? &nothing : slot, &pipeline->said);
@@ -440,7 +441,7 @@ static int end_pipeline(struct pipeline *pipeline, struct err *err)
 	if (said.fault != 0 && err != NULL)
 		*err = said;
 	for (size_t i = 0; said.fault == 0 && i < pipeline->received; i++) {
-		struct slot *slot = &pipeline->slots[i];
+		struct pipeline_slot *slot = &pipeline->slots[i];
 
 		if (slot->wanted == NULL)
 			continue;

@@ -103,7 +103,7 @@ bool migrate_error_is_final(const struct err *err)
 }
 
 /* A run: two connections, and the state of the schema as the last step found it. */
-struct run {
+struct schema_run {
 	struct db *db; /* holds the lock during a step; applies migrations that are a transaction */
 	struct db *builder; /* for statements outside a transaction */
 	struct migrate_watcher *watcher;
@@ -120,14 +120,14 @@ struct run {
 	const char *role_prefix; /* NULL: those that may use the schema already, or inboxd */
 };
 
-static void run_fini(struct run *run)
+static void run_fini(struct schema_run *run)
 {
 	migrate_watcher_free(run->watcher);
 	db_free(run->builder);
 	db_free(run->db);
 }
 
-static int run_init(struct run *run, const struct db_options *options,
+static int run_init(struct schema_run *run, const struct db_options *options,
 	const struct migrate_watch *watch, struct err *err)
 {
 	struct db_options own = *options;
@@ -164,7 +164,7 @@ static int try_lock(struct db *db, bool *free, struct err *err)
 
 /* Begins a transaction that holds the lock of migrations. It does not wait within a statement: CREATE
  * INDEX CONCURRENTLY of the inboxd that has the lock would wait for that statement. */
-static int lock_schema(struct run *run, struct err *err)
+static int lock_schema(struct schema_run *run, struct err *err)
 {
 	int64_t since_ms = clock_now_ms();
 	int64_t logged_ms = since_ms;
@@ -186,7 +186,7 @@ static int lock_schema(struct run *run, struct err *err)
 	return r;
 }
 
-static int read_schema_state(struct run *run, struct err *err)
+static int read_schema_state(struct schema_run *run, struct err *err)
 {
 	CLEANUP(params_fini) struct params params = PARAMS_INIT;
 	CLEANUP(rows_freep) struct rows *rows = NULL;
@@ -217,7 +217,7 @@ static int read_schema_state(struct run *run, struct err *err)
 	return r;
 }
 
-static int check_rights(const struct run *run, struct err *err)
+static int check_rights(const struct schema_run *run, struct err *err)
 {
 	const char *schema = db_schema(run->db);
 
@@ -257,7 +257,7 @@ static int create_schema(struct db *db, struct err *err)
 }
 
 /* In the transaction of the lock, so that everything or nothing is applied. */
-static int apply_at_once(struct run *run, const struct migration *migration, struct err *err)
+static int apply_at_once(struct schema_run *run, const struct migration *migration, struct err *err)
 {
 	const struct migrate_statement statement = { migration->name, NULL, migration->sql };
 	int r = 0;
@@ -271,7 +271,7 @@ static int apply_at_once(struct run *run, const struct migration *migration, str
 
 /* Not in the transaction of the lock: it would lock the tables until its end, and DROP INDEX
  * CONCURRENTLY waits for every transaction with a lock on the table. */
-static int is_in_use(struct run *run, bool *in_use, struct err *err)
+static int is_in_use(struct schema_run *run, bool *in_use, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *rows = NULL;
 	int r = db_open(run->builder, err);
@@ -284,7 +284,7 @@ static int is_in_use(struct run *run, bool *in_use, struct err *err)
 }
 
 /* Leaves the transaction open. */
-static int apply(struct run *run, const struct migration *migration, struct err *err)
+static int apply(struct schema_run *run, const struct migration *migration, struct err *err)
 {
 	struct migrate_report report = { .event = MIGRATE_BEGINS, .migration = migration->name };
 	bool in_use = false;
@@ -310,7 +310,7 @@ static int apply(struct run *run, const struct migration *migration, struct err 
 	return r;
 }
 
-static int apply_functions(struct run *run, struct err *err)
+static int apply_functions(struct schema_run *run, struct err *err)
 {
 	const struct migrate_statement statement = { "functions", NULL, script_functions };
 	int r = db_script(run->db, UNBOUNDED, err);
@@ -320,14 +320,14 @@ static int apply_functions(struct run *run, struct err *err)
 	return r != 0 ? err_prefix(err, "functions") : 0;
 }
 
-static int commit(struct run *run, struct err *err)
+static int commit(struct schema_run *run, struct err *err)
 {
 	return db_commit(run->db, err) == 0 ? 0 : FAULT_DATABASE;
 }
 
 /* Applies the next migration in its transaction. A new schema gets all of them in one transaction,
  * together with the functions, so that nobody sees it without its functions. */
-static int apply_next(struct run *run, struct err *err)
+static int apply_next(struct schema_run *run, struct err *err)
 {
 	struct migrate_report report = { .event = MIGRATE_APPLIED };
 	int64_t since_ms = clock_now_ms();
@@ -353,7 +353,7 @@ static int apply_next(struct run *run, struct err *err)
 }
 
 /* Applies the functions again when no migration is missing. */
-static int renew_functions(struct run *run, struct err *err)
+static int renew_functions(struct schema_run *run, struct err *err)
 {
 	int r = apply_functions(run, err);
 
@@ -364,7 +364,7 @@ static int renew_functions(struct run *run, struct err *err)
 }
 
 /* Not when the schema is newer: its functions belong to a newer inboxd. Not as a user who does not own it. */
-static bool may_renew_functions(const struct run *run)
+static bool may_renew_functions(const struct schema_run *run)
 {
 	return run->version == migrate_latest() && !run->functions_applied && run->is_owner &&
 	       run->may_create_in_it;
@@ -372,7 +372,7 @@ static bool may_renew_functions(const struct run *run)
 
 /* Applies the next migration that is missing. */
 enum { STEP_DONE = 2 };
-static int run_step(struct run *run, struct err *err)
+static int run_step(struct schema_run *run, struct err *err)
 {
 	int r = lock_schema(run, err);
 
@@ -392,10 +392,10 @@ static int run_step(struct run *run, struct err *err)
 	return r;
 }
 
-typedef int run_function(struct run *run, struct err *err);
+typedef int run_function(struct schema_run *run, struct err *err);
 
 /* Calls `function`, and calls it again after a pause while it fails because of a lock or a deadlock. */
-static int run_with_retries(struct run *run, run_function *function, struct err *err)
+static int run_with_retries(struct schema_run *run, run_function *function, struct err *err)
 {
 	struct err own = ERR_INIT;
 	struct err *words = err == NULL ? &own : err;
@@ -419,7 +419,7 @@ static int run_with_retries(struct run *run, run_function *function, struct err 
 int migrate_run(const struct db_options *options, const struct migrate_watch *watch,
 	struct migrate_result *result, struct err *err)
 {
-	CLEANUP(run_fini) struct run run = { .db = NULL };
+	CLEANUP(run_fini) struct schema_run run = { .db = NULL };
 	int r = run_init(&run, options, watch, err);
 
 	while (r == 0)
@@ -429,7 +429,7 @@ int migrate_run(const struct db_options *options, const struct migrate_watch *wa
 }
 
 /* The script has the names of the roles with the prefix inboxd. */
-static int grant_to(struct run *run, const char *prefix, struct err *err)
+static int grant_to(struct schema_run *run, const char *prefix, struct err *err)
 {
 	static const char usual[] = ROLES_PREFIX "_";
 	CLEANUP(buf_fini) struct buf script = BUF_INIT;
@@ -447,7 +447,7 @@ static int grant_to(struct run *run, const char *prefix, struct err *err)
 			       : err_memory(err);
 }
 
-static int grant_to_all(struct run *run, struct err *err)
+static int grant_to_all(struct schema_run *run, struct err *err)
 {
 	CLEANUP(rows_freep) struct rows *used = NULL;
 	int r;
@@ -462,7 +462,7 @@ static int grant_to_all(struct run *run, struct err *err)
 	return r;
 }
 
-static int grant_roles(struct run *run, struct err *err)
+static int grant_roles(struct schema_run *run, struct err *err)
 {
 	int r = lock_schema(run, err);
 
@@ -483,7 +483,7 @@ static int grant_roles(struct run *run, struct err *err)
 int migrate_roles(const struct db_options *options, const struct migrate_watch *watch,
 	const char *prefix, struct err *err)
 {
-	CLEANUP(run_fini) struct run run = { .db = NULL };
+	CLEANUP(run_fini) struct schema_run run = { .db = NULL };
 	int r = run_init(&run, options, watch, err);
 
 	run.role_prefix = prefix;
