@@ -128,10 +128,23 @@ public final class Batch implements Iterable<Delivery> {
      * @throws Exception what the work, or the database, throws; let it pass
      */
     public void transaction(DataSource source, BatchTransaction work) throws Exception {
+        transaction(Transactions.of(source), work);
+    }
+
+    /**
+     * Calls a function in a transaction of a framework, like {@link #transaction(DataSource, BatchTransaction)}. The function may
+     * complete messages by itself.
+     *
+     * @param transactions makes the transaction
+     * @param work makes the effects
+     * @throws Exception what the work, or the database, throws; let it pass
+     */
+    public void transaction(Transactions transactions, BatchTransaction work) throws Exception {
         List<Delivery> chosen = new ArrayList<>();
-        Completion.transact(source, deliveries, connection -> {
+        Completion.transact(transactions, deliveries, connection -> {
             work.apply(connection);
             chosen.addAll(withoutVerdict());
+            chosen.removeIf(Delivery::isCompleted);
             completeAll(connection, chosen, null);
             return true;
         });

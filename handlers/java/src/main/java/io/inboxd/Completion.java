@@ -2,12 +2,10 @@ package io.inboxd;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import java.lang.reflect.Method;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
 import java.util.List;
-import javax.sql.DataSource;
 
 /** Calls {@code inbox.complete()} by JDBC. */
 final class Completion {
@@ -17,8 +15,6 @@ final class Completion {
     private static final String ALL = "SELECT inbox.complete(CAST(? AS text[]))";
     private static final String ALL_WITH_RESULTS =
             "SELECT inbox.complete(CAST(? AS text[]), CAST(CAST(? AS text[]) AS jsonb[]))";
-
-    private static final Method SPRING_HAS_TRANSACTION = springHasTransaction();
 
     private Completion() {}
 
@@ -87,65 +83,20 @@ final class Completion {
     }
 
     /**
-     * Calls the work in a transaction. Commits and returns true if the work returns true. Otherwise, and after an exception, it rolls
-     * back, and the deliveries forget what the work has said that needs the transaction.
+     * Calls the work in a transaction, and returns whether it has committed. If not, the deliveries forget what the work has said that
+     * needs the transaction.
      */
-    static boolean transact(DataSource source, List<Delivery> deliveries, TransactionalWork work) throws Exception {
-        refuseBesideSpring();
+    static boolean transact(Transactions transactions, List<Delivery> deliveries, Transactions.Work work)
+            throws Exception {
         List<Runnable> forget = deliveries.stream().map(Delivery::remember).toList();
         boolean isCommitted = false;
-        try (Connection connection = source.getConnection()) {
-            boolean commitsByItself = connection.getAutoCommit();
-            connection.setAutoCommit(false);
-            try {
-                if (work.commits(connection)) {
-                    connection.commit();
-                    isCommitted = true;
-                } else {
-                    connection.rollback();
-                }
-            } catch (Throwable e) {
-                rollBack(connection, e);
-                throw e;
-            }
-            connection.setAutoCommit(commitsByItself); // not after a failure: it could commit
+        try {
+            isCommitted = transactions.run(work);
         } finally {
             if (!isCommitted) {
                 forget.forEach(Runnable::run);
             }
         }
         return isCommitted;
-    }
-
-    /** Another connection would commit the completion before the transaction that Spring has begun in this thread. */
-    private static void refuseBesideSpring() throws ReflectiveOperationException {
-        if (SPRING_HAS_TRANSACTION != null && (Boolean) SPRING_HAS_TRANSACTION.invoke(null)) {
-            throw new IllegalStateException(
-                    "transaction() would commit apart from the transaction of Spring that is open in"
-                            + " this thread: call complete(DataSourceUtils.getConnection(source)) instead, or leave out @Transactional");
-        }
-    }
-
-    /** Null without Spring: this library does not need it. */
-    private static Method springHasTransaction() {
-        try {
-            return Class.forName("org.springframework.transaction.support.TransactionSynchronizationManager")
-                    .getMethod("isActualTransactionActive");
-        } catch (ReflectiveOperationException | LinkageError e) {
-            return null;
-        }
-    }
-
-    /** What a transaction consists of. */
-    interface TransactionalWork {
-        boolean commits(Connection connection) throws Exception;
-    }
-
-    private static void rollBack(Connection connection, Throwable reason) {
-        try {
-            connection.rollback();
-        } catch (SQLException e) {
-            reason.addSuppressed(e); // the connection is lost, and its transaction with it
-        }
     }
 }

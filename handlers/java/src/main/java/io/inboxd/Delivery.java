@@ -199,14 +199,31 @@ public final class Delivery {
      * @throws Exception what the work, or the database, throws; let it pass
      */
     public Verdict transaction(DataSource source, TransactionFunction work) throws Exception {
+        return transaction(Transactions.of(source), work);
+    }
+
+    /**
+     * Calls a function in a transaction of a framework, like {@link #transaction(DataSource, TransactionFunction)}. The function may
+     * complete the message by itself.
+     *
+     * @param transactions makes the transaction
+     * @param work makes the effects
+     * @return what a function for messages returns
+     * @throws Exception what the work, or the database, throws; let it pass
+     */
+    public Verdict transaction(Transactions transactions, TransactionFunction work) throws Exception {
         Verdict[] returned = new Verdict[1];
-        boolean isCommitted = Completion.transact(source, List.of(this), connection -> {
+        boolean isCommitted = Completion.transact(transactions, List.of(this), connection -> {
             returned[0] = Objects.requireNonNull(work.apply(connection), NO_VERDICT);
-            if (returned[0] instanceof Verdict.Done done) {
-                Completion.one(connection, claim(), done, mapper());
-                return true;
+            if (!(returned[0] instanceof Verdict.Done done)) {
+                return false;
             }
-            return false;
+            if (!isCompleted) {
+                Completion.one(connection, claim(), done, mapper());
+            } else {
+                Dispatcher.refuseLateEvents(done);
+            }
+            return true;
         });
         isCompleted |= isCommitted;
         verdict = isCommitted ? Verdict.settled() : returned[0];
@@ -217,6 +234,7 @@ public final class Delivery {
     Runnable remember() {
         boolean wasCompleted = isCompleted;
         Verdict before = verdict;
+        isCompleted = false; // from here on, it means the transaction
         return () -> {
             isCompleted = wasCompleted;
             if (verdict instanceof Verdict.Done || verdict instanceof Verdict.Settled) {

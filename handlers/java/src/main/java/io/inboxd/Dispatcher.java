@@ -147,7 +147,8 @@ final class Dispatcher {
         return verdict instanceof Verdict.Done || verdict instanceof Verdict.Settled;
     }
 
-    private static void refuseLateEvents(Verdict verdict) {
+    /** Events beside a completion would be lost. */
+    static void refuseLateEvents(Verdict verdict) {
         if (verdict instanceof Verdict.Done done && !done.emit().isEmpty()) {
             throw new IllegalStateException(
                     "the events of the verdict are lost, because a transaction has decided about the message:"

@@ -193,6 +193,12 @@ public final class Handler implements AutoCloseable {
         }
     }
 
+    /** {@return true if there is a connection to inboxd, which has accepted this handler} */
+    public boolean isConnected() {
+        Session current = session;
+        return current != null && current.isGreeted();
+    }
+
     // The connection
 
     private boolean isStopping() {

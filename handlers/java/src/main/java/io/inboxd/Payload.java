@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.JavaType;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
+import java.lang.reflect.Type;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
@@ -100,6 +101,17 @@ public final class Payload {
      */
     public <T> T as(TypeReference<T> type) {
         return as(mapper.constructType(type.getType()));
+    }
+
+    /**
+     * The data as an object of a type that is known only at run time, for frameworks.
+     *
+     * @param type for example that of a parameter
+     * @return the object; null for a tombstone and for the JSON {@code null}
+     * @throws PayloadException if the data is not JSON, or is no such object
+     */
+    public Object as(Type type) {
+        return as(mapper.constructType(type));
     }
 
     private <T> T as(JavaType type) {

@@ -1,5 +1,6 @@
 package io.inboxd.servlet;
 
+import io.inboxd.Transactions;
 import jakarta.servlet.Filter;
 import jakarta.servlet.FilterChain;
 import jakarta.servlet.ServletException;
@@ -33,10 +34,11 @@ public class IdempotencyFilter implements Filter {
 
     // The database is away or busy. The other errors are the service's.
     private static final Pattern AWAY = Pattern.compile("(08|25006|40|53|55006|55P03|57).*");
+    private static final String FAILED_BEFORE = "25P02"; // in_failed_sql_transaction
     private static final long FIRST_LOOK_MS = 10;
     private static final System.Logger LOG = System.getLogger("io.inboxd");
 
-    private final DataSource source;
+    private final Transactions transactions;
     private final Rules rules;
 
     /**
@@ -118,7 +120,17 @@ public class IdempotencyFilter implements Filter {
      * @param rules what it does with which request
      */
     public IdempotencyFilter(DataSource source, Rules rules) {
-        this.source = source;
+        this(Transactions.of(source), rules);
+    }
+
+    /**
+     * A filter with transactions of a framework: what the program does in them shares the transaction of the key.
+     *
+     * @param transactions makes the transactions
+     * @param rules what it does with which request
+     */
+    public IdempotencyFilter(Transactions transactions, Rules rules) {
+        this.transactions = transactions;
         this.rules = rules;
     }
 
@@ -178,29 +190,65 @@ public class IdempotencyFilter implements Filter {
     private Reply attempt(
             HeldRequest request, byte[] compared, HeldResponse held, HeaderSnapshot before, FilterChain chain)
             throws IOException, ServletException {
-        try (Connection connection = source.getConnection();
-                KeyedTransaction transaction = new KeyedTransaction(connection)) {
-            Reply reply = transaction.begin(request, compared, rules);
-            if (reply != null) {
-                return reply; // this copy does not run
+        Attempt attempt = new Attempt(request, compared, held, before, chain);
+        try {
+            if (transactions.run(attempt::commits) && attempt.expires != null) {
+                held.setHeader("Idempotency-Expires", attempt.expires);
             }
-            request.setAttribute(CONNECTION, connection);
-            chain.doFilter(request, held);
-            if (held.isTooLarge()) {
-                LOG.log(System.Logger.Level.ERROR, "the response has more than 1 MiB, so it is not stored");
-                before.restore(held);
-                return Reply.invalid();
-            }
-            if (held.getStatus() < 500) {
-                transaction.complete(held, before.changed(held));
-            }
-            return null;
+            return attempt.reply;
         } catch (SQLException e) {
+            if (FAILED_BEFORE.equals(e.getSQLState()) && attempt.hasRun && held.getStatus() >= 400) {
+                return null; // a statement had failed, as the response says
+            }
             LOG.log(System.Logger.Level.ERROR, "the request has no result", e);
             before.restore(held);
             boolean isAway =
                     e.getSQLState() == null || AWAY.matcher(e.getSQLState()).matches();
             return isAway ? Reply.away() : Reply.invalid();
+        } catch (IOException | ServletException | RuntimeException e) {
+            throw e;
+        } catch (Exception e) {
+            throw new ServletException(e);
+        }
+    }
+
+    /** What happens in the transaction. */
+    private final class Attempt {
+        private final HeldRequest request;
+        private final byte[] compared;
+        private final HeldResponse held;
+        private final HeaderSnapshot before;
+        private final FilterChain chain;
+        private boolean hasRun;
+        private Reply reply; // in place of what the servlet has left in held
+        private String expires;
+
+        Attempt(HeldRequest request, byte[] compared, HeldResponse held, HeaderSnapshot before, FilterChain chain) {
+            this.request = request;
+            this.compared = compared;
+            this.held = held;
+            this.before = before;
+            this.chain = chain;
+        }
+
+        boolean commits(Connection connection) throws IOException, ServletException, SQLException {
+            KeyedTransaction transaction = new KeyedTransaction(connection);
+            reply = transaction.begin(request, compared, rules);
+            if (reply != null) {
+                return false; // this copy does not run
+            }
+            request.setAttribute(CONNECTION, connection);
+            chain.doFilter(request, held);
+            hasRun = true;
+            if (held.isTooLarge()) {
+                LOG.log(System.Logger.Level.ERROR, "the response has more than 1 MiB, so it is not stored");
+                before.restore(held);
+                reply = Reply.invalid();
+                return false;
+            }
+            boolean commits = held.getStatus() < 500 && transaction.complete(held, before.changed(held));
+            expires = transaction.expires();
+            return commits;
         }
     }
 }

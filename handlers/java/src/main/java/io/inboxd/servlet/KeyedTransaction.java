@@ -11,8 +11,8 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 
-/** The transaction of a request. Its end rolls back what is not committed. */
-final class KeyedTransaction implements AutoCloseable {
+/** What the database says and stores in the transaction of a request. */
+final class KeyedTransaction {
     private static final String BEGIN = "SELECT b.*, set_config('inboxd.traceparent', CAST(? AS text), true),"
             + " set_config('inboxd.tracestate', CAST(? AS text), true)" // the trace of the events that it emits
             + " FROM inbox.http_request_begin(CAST(? AS text), CAST(? AS text), CAST(? AS text), CAST(? AS bytea),"
@@ -23,13 +23,11 @@ final class KeyedTransaction implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Connection connection;
-    private final boolean autoCommit;
     private String token;
+    private String expires;
 
-    KeyedTransaction(Connection connection) throws SQLException {
+    KeyedTransaction(Connection connection) {
         this.connection = connection;
-        this.autoCommit = connection.getAutoCommit();
-        connection.setAutoCommit(false);
     }
 
     /** Null: the request runs. */
@@ -58,8 +56,8 @@ final class KeyedTransaction implements AutoCloseable {
         }
     }
 
-    /** Stores the response and commits, unless its status is one that is not stored. */
-    void complete(HeldResponse held, Map<String, List<String>> headers) throws IOException, SQLException {
+    /** Stores the response. False: its status is one that is not stored. */
+    boolean complete(HeldResponse held, Map<String, List<String>> headers) throws IOException, SQLException {
         try (PreparedStatement complete = connection.prepareStatement(COMPLETE)) {
             complete.setString(1, token);
             complete.setInt(2, held.getStatus());
@@ -67,23 +65,13 @@ final class KeyedTransaction implements AutoCloseable {
             complete.setBytes(4, held.body());
             ResultSet row = complete.executeQuery();
             row.next();
-            if (row.getBoolean("commits")) {
-                String expires = row.getString("expires");
-                connection.commit();
-                if (expires != null) {
-                    held.setHeader("Idempotency-Expires", expires);
-                }
-            }
-        } catch (SQLException e) {
-            if (!"25P02".equals(e.getSQLState()) || held.getStatus() < 400) {
-                throw e;
-            } // a statement had failed, as the response says
+            expires = row.getString("expires");
+            return row.getBoolean("commits");
         }
     }
 
-    @Override
-    public void close() throws SQLException {
-        connection.rollback();
-        connection.setAutoCommit(autoCommit);
+    /** Until when the response is stored, for a header; null if it is not. */
+    String expires() {
+        return expires;
     }
 }

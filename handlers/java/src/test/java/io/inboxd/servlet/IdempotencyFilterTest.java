@@ -150,8 +150,7 @@ final class IdempotencyFilterTest {
                 }),
                 IdempotencyFilterTest::created);
         assertEquals(
-                "[autocommit false, begin, complete, commit, rollback, autocommit true, close, send]",
-                database.calls.toString());
+                "[autocommit false, begin, complete, commit, autocommit true, close, send]", database.calls.toString());
     }
 
     @Test
