@@ -200,7 +200,7 @@ def test_another_tag_is_refused(release, tag):
     "meson.build", "debian/changelog", "deploy/docker/Dockerfile", "deploy/compose/compose.yaml", "docs/deployment.md",
     "deploy/kubernetes/example/kustomization.yaml", "deploy/helm/inboxd/Chart.yaml", "deploy/helm/inboxd/README.md",
     "handlers/python/src/inboxd/_version.py", "handlers/node/package.json", "handlers/node/src/version.ts", "handlers/go/version.go",
-    "handlers/go/README.md", "handlers/java/pom.xml", "handlers/java/README.md",
+    "handlers/go/README.md", "handlers/java/pom.xml", "handlers/java/README.md", "handlers/java/modules.xml", "handlers/java/spring/pom.xml",
     "handlers/java/src/main/java/io/inboxd/Version.java", "CHANGELOG.md",
     *[f"handlers/{library}/CHANGELOG.md" for library in LIBRARIES],
 ])

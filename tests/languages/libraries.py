@@ -11,6 +11,10 @@ from support.sidecar import binary
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = str(ROOT / ".cache/languages/python/bin/python")
 JAVA = ROOT / "handlers/java/target/classpath"
+SPRING = ROOT / "handlers/java/spring/target/classpath"
+# The class path has JPA for other programs.
+WITHOUT_JPA = "--spring.autoconfigure.exclude=" + ",".join(f"org.springframework.boot.autoconfigure.{name}AutoConfiguration" for name in (
+    "orm.jpa.HibernateJpa", "data.jpa.JpaRepositories"))
 
 
 def _python(name):
@@ -30,6 +34,11 @@ def java(name):
     return ["java", "-XX:+UseSerialGC", f"@{JAVA}", name]
 
 
+def spring(name):
+    """The command of a program of handlers/java/spring."""
+    return ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"@{SPRING}", name]
+
+
 COMMANDS = {
     "c-libpq": [str(pathlib.Path(binary()).parents[1] / "examples/exactly_once")],
     "python-psycopg": _python("exactly_once.py"),
@@ -46,6 +55,12 @@ COMMANDS = {
     "go-batch": _go("exactly_once_batch"),
     "java-jdbc": java("ExactlyOnce"),
     "java-batch": java("ExactlyOnceBatch"),
+    "java-jooq": spring("Jooq"),
+    "java-hibernate": spring("HibernateSession"),
+    "java-spring-template": spring("SpringTemplate"),
+    "java-spring-jooq": spring("SpringJooq"),
+    "java-spring-boot": [*spring("springboot.Invoices"), WITHOUT_JPA],
+    "java-spring-jpa": spring("springjpa.Invoices"),
 }
 EACH = sorted(COMMANDS)
 # Other examples that read the topic orders: they handle messages, and stop on SIGTERM.

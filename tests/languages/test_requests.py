@@ -1,6 +1,6 @@
 """The middlewares for idempotency keys, each in a real server of its language with a real PostgreSQL: uvicorn, gunicorn, Express,
-Fastify, net/http and Tomcat. The services do the same (orders_service.py, orders-service.js, orders_service of Go, OrdersService.java), so one
-list of tests is for all."""
+Fastify, net/http, Tomcat and Spring Boot. The services do the same (orders_service.py, orders-service.js, orders_service of Go,
+OrdersService.java, TestApplication.java), so one list of tests is for all."""
 
 import concurrent.futures
 import contextlib
@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from languages.libraries import PYTHON, ROOT, java
+from languages.libraries import PYTHON, ROOT, java, spring
 from support import process
 from support.wait import eventually
 
@@ -24,7 +24,9 @@ SERVICES = {name: [PYTHON, PYTHON_SERVICE, name] for name in ("asgi-psycopg", "a
                                                                     "wsgi-django")} | {
     name: ["node", NODE_SERVICE, name] for name in ("express", "fastify")} | {
     f"go-{driver}": [str(ROOT / ".cache/languages/go/orders_service"), driver] for driver in ("pgx", "sql")} | {
-    "servlet": [*java("io.inboxd.servlet.OrdersService"), "servlet"]}
+    "servlet": [*java("io.inboxd.servlet.OrdersService"), "servlet"],
+    "spring-mvc": [*spring("application.TestApplication"), "spring-mvc"]}
+OTHERS = {"spring-handler": [*spring("application.TestApplication"), "handler"]}
 HTML = gzip.compress(b"\0" * 100, mtime=0)
 
 
@@ -45,7 +47,7 @@ class Service:
     def __init__(self, name, env):
         self.port = process.free_port()
         self.log = os.path.join(process.scratch("service"), "log")
-        self.process = process.spawn([*SERVICES[name], str(self.port)], self.log, env={**os.environ, **env})
+        self.process = process.spawn([*(SERVICES | OTHERS)[name], str(self.port)], self.log, env={**os.environ, **env})
         eventually(self._answers, what=lambda: process.tail(self.log))
 
     def _answers(self):
