@@ -1,10 +1,12 @@
 """What mypy must accept with --strict. It is not run."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
 import inboxd
 import psycopg
+import psycopg_pool
 from inboxd.django import atomic
 from inboxd.sqlalchemy import transaction
 from sqlalchemy import create_engine
@@ -28,6 +30,31 @@ async def in_loop(delivery: inboxd.Delivery) -> None:
         await delivery.complete(connection)
     async with asyncpg.create_pool() as pool, pool.acquire() as connected, connected.transaction():
         await delivery.complete(connected, {"invoice": 1})
+
+
+@dataclass
+class Refund:
+    cents: int
+
+
+@handler.on("refunds", model=Refund)
+async def typed(delivery: inboxd.Delivery[Refund]) -> inboxd.Done:
+    cents: int = delivery.event.data.cents
+    return inboxd.Done(cents, [inboxd.Emit("made", topic="invoices")])
+
+
+@handler.on_batch("refunds", "refund.*", model=Refund)
+async def typed_batch(batch: inboxd.Batch[Refund]) -> None:
+    for delivery in batch:
+        delivery.set_verdict(inboxd.Dead("no") if delivery.event.data.cents < 0 else None)
+
+
+@handler.on("orders", "order.counted")
+def repeats(delivery: inboxd.Delivery) -> int:
+    def work(connection: psycopg.Connection[Any]) -> int:
+        return connection.execute("SELECT 1").rowcount
+
+    return delivery.transaction(psycopg_pool.ConnectionPool("").connection, work, isolation="serializable")
 
 
 @handler.on_batch("payments")

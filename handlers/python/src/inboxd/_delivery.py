@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from . import _database
-from ._event import Event, parse_time
+from ._event import D, Event, parse_time
 from ._transaction import REPEATS, Isolation, Transaction
 from ._verdicts import Cancelled, Dead, Done, Emit, Verdict, to_json
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 UNSET = object()  # the verdict of a message for which set_verdict() was not called
 
 
-class Delivery:
+class Delivery(Generic[D]):
     """One message, delivered once.
 
     A function in a thread may use it in this thread. ``id`` is that of this delivery; the message is identified by the source
@@ -51,7 +51,7 @@ class Delivery:
 
     def __init__(self, session: Session, delivery_id: str, params: Mapping[str, Any], now: float, group: Group | None) -> None:
         self.id = delivery_id
-        self.event = Event(params["event"])
+        self.event: Event[D] = Event(params["event"])
         self.headers: list[Header] = [(_text(name), _value(value)) for name, value, *_ in params.get("headers") or ()]
         self.cancelled: str | None = None
         """None, or why the delivery was cancelled: timeout, lease_lost, shutdown or connection_lost."""
@@ -261,14 +261,14 @@ class Delivery:
         return (*place, key.encode() if isinstance(key, str) else key)
 
 
-class Batch(Sequence[Delivery]):
+class Batch(Sequence[Delivery[D]], Generic[D]):
     """The deliveries that a function for batches gets together.
 
     In an ordered batch, ``for delivery in batch`` leaves out the messages behind one that has got a verdict like ``Retry`` by
     ``Delivery.set_verdict()``. They come again after it, in order.
     """
 
-    def __init__(self, deliveries: Sequence[Delivery], ordering: str) -> None:
+    def __init__(self, deliveries: Sequence[Delivery[D]], ordering: str) -> None:
         self._deliveries = deliveries
         self._ordering = ordering
 
@@ -276,15 +276,15 @@ class Batch(Sequence[Delivery]):
         return len(self._deliveries)
 
     @overload
-    def __getitem__(self, index: int) -> Delivery: ...
+    def __getitem__(self, index: int) -> Delivery[D]: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Delivery]: ...
+    def __getitem__(self, index: slice) -> Sequence[Delivery[D]]: ...
 
-    def __getitem__(self, index: int | slice) -> Delivery | Sequence[Delivery]:
+    def __getitem__(self, index: int | slice) -> Delivery[D] | Sequence[Delivery[D]]:
         return self._deliveries[index]
 
-    def __iter__(self) -> Iterator[Delivery]:
+    def __iter__(self) -> Iterator[Delivery[D]]:
         failed = set()
         for delivery in self._deliveries:
             lane = delivery.lane(self._ordering)
@@ -373,9 +373,9 @@ class Batch(Sequence[Delivery]):
         """True if the function has completed any of them: it does so for each."""
         return any(delivery._completed for delivery in self._deliveries)
 
-    def split(self) -> list[list[Delivery]]:
+    def split(self) -> list[list[Delivery[D]]]:
         """The deliveries of each lane, in order."""
-        lanes: dict[Lane, list[Delivery]] = {}
+        lanes: dict[Lane, list[Delivery[D]]] = {}
         for delivery in self._deliveries:
             lanes.setdefault(delivery.lane(self._ordering), []).append(delivery)
         return list(lanes.values())

@@ -6,9 +6,18 @@ import base64
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from ._trace import TraceContext
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # of the type checker, which has its default
+
+    D = TypeVar("D", default=Any)
+else:
+    from typing import TypeVar
+
+    D = TypeVar("D")
 
 _PAYLOAD = ("data", "data_base64")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))")
@@ -31,7 +40,7 @@ class Unreadable:
         self.why = f"{type(error).__name__}: {error}"
 
 
-class Event(Mapping[str, Any]):
+class Event(Mapping[str, Any], Generic[D]):
     """A CloudEvent. The usual attributes are properties; all of them are items: ``event["subject"]``.
 
     ``source`` and ``id`` together identify the message. They are the same at each delivery.
@@ -42,7 +51,7 @@ class Event(Mapping[str, Any]):
     def __init__(self, members: Mapping[str, Any]) -> None:
         self._attributes = members
         encoded = members.get("data_base64")
-        self._data = members.get("data") if encoded is None else base64.b64decode(encoded)
+        self._data: Any = members.get("data") if encoded is None else base64.b64decode(encoded)
 
     def __getitem__(self, name: str) -> Any:
         if name in _PAYLOAD:
@@ -84,9 +93,12 @@ class Event(Mapping[str, Any]):
             return None
 
     @property
-    def data(self) -> Any:
-        """The payload: a JSON value, or bytes if the payload is not JSON, or None (see ``is_tombstone``)."""
-        return self._data
+    def data(self) -> D:
+        """The payload: an object of the model of ``on()``, or a JSON value, or bytes if the payload is not JSON, or None (see
+        ``is_tombstone``).
+        """
+        data: D = self._data
+        return data
 
     @property
     def is_tombstone(self) -> bool:
@@ -127,7 +139,7 @@ class Event(Mapping[str, Any]):
         except ImportError:
             from cloudevents.http import CloudEvent as OldCloudEvent  # type: ignore[import-not-found,unused-ignore]
 
-            return OldCloudEvent(attributes, self.data)
+            return OldCloudEvent(attributes, self._data)
         if self.time is not None:
             attributes["time"] = self.time
-        return CloudEvent(attributes, self.data)
+        return CloudEvent(attributes, self._data)

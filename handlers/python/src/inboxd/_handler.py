@@ -15,12 +15,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from datetime import timedelta
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any, TypeVar, overload
+from uuid import UUID
 
+from ._delivery import Batch, Delivery
 from ._routes import Function, Routes
 from ._session import Session, Terms
+from ._verdicts import Done, Settled, Verdict
 from ._version import __version__
 from ._work import Dispatcher, OnError, Workers
 
@@ -28,7 +32,14 @@ log = logging.getLogger("inboxd")
 
 DEFAULT_SOCKET = "/run/inboxd/inbox.sock"
 UNWINDING = 10.0  # seconds that cancelled functions have, for example for a ROLLBACK
-F = TypeVar("F", bound=Function)
+Json = str | int | float | Mapping[str, Any] | list[Any] | tuple[Any, ...] | Decimal | date | UUID
+Returned = Json | Done | Verdict | Settled | None
+"""What a function returns. Not an event without Done, a generator, or the class of an exception: they would be lost."""
+M = TypeVar("M")
+F = TypeVar("F", bound=Callable[[Delivery], Returned | Awaitable[Returned]])
+B = TypeVar("B", bound=Callable[[Batch], Awaitable[Verdict | None] | Verdict | None])
+FM = Callable[[Delivery[M]], Returned | Awaitable[Returned]]
+BM = Callable[[Batch[M]], Awaitable[Verdict | None] | Verdict | None]
 
 
 class Refused(Exception):
@@ -109,25 +120,49 @@ class Handler:
         self._stop_asked = False
         self._drain_ends = 0.0
 
-    def on(self, topic: str | None = None, types: str | Iterable[str] = ()) -> Callable[[F], F]:
+    @overload
+    def on(self, topic: str | None = None, types: str | Iterable[str] = (), *, model: type[M]) -> Callable[[FM[M]], FM[M]]: ...
+
+    @overload
+    def on(self, topic: str | None = None, types: str | Iterable[str] = (), *, model: None = None) -> Callable[[F], F]: ...
+
+    def on(self, topic: str | None = None, types: str | Iterable[str] = (), *, model: Any = None) -> Callable[[Any], Any]:
         """Registers a function for messages of a topic and of types; without them, of any.
 
         A type that ends with ``*`` is a prefix. The most specific function gets a message. The function gets a
         :class:`Delivery`. What it returns, if not None, is the result of the message; :class:`Done` also has events to publish.
-        """
-        return self._register(topic, types, takes_batch=False)
 
-    def on_batch(self, topic: str | None = None, types: str | Iterable[str] = ()) -> Callable[[F], F]:
+        ``model`` is a dataclass or a model of pydantic 2: ``delivery.event.data`` is then an object of it. A message whose data
+        does not fit is dead with the code DATA, and the reason has the paths of the fields.
+        """
+        return self._register(topic, types, False, model)
+
+    @overload
+    def on_batch(
+        self, topic: str | None = None, types: str | Iterable[str] = (), *, model: type[M]
+    ) -> Callable[[BM[M]], BM[M]]: ...
+
+    @overload
+    def on_batch(
+        self, topic: str | None = None, types: str | Iterable[str] = (), *, model: None = None
+    ) -> Callable[[B], B]: ...
+
+    def on_batch(self, topic: str | None = None, types: str | Iterable[str] = (), *, model: Any = None) -> Callable[[Any], Any]:
         """Registers a function that gets a :class:`Batch`.
 
         When it returns, each message is done, except those for which it called ``Delivery.set_verdict()``. An exception is the
         verdict for all others; in an ordered batch for the first one of each key, and the later ones come again after it.
         """
-        return self._register(topic, types, takes_batch=True)
+        return self._register(topic, types, True, model)
 
-    def _register(self, topic: str | None, types: str | Iterable[str], takes_batch: bool) -> Callable[[F], F]:
-        def register(function: F) -> F:
-            self._routes.add(topic, types, function, takes_batch)
+    def _register(
+        self, topic: str | None, types: str | Iterable[str], takes_batch: bool, model: Any
+    ) -> Callable[[Function], Function]:
+        if topic is not None and not isinstance(topic, str):
+            raise TypeError(f"the topic is a text, not {topic!r}: write @handler.on() with parentheses")
+
+        def register(function: Function) -> Function:
+            self._routes.add(topic, types, function, takes_batch, model)
             return function
 
         return register

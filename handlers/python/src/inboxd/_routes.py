@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ._model import Decoder, decoder_of
+
 Function = Callable[[Any], Any]
 
 
@@ -19,6 +21,7 @@ class Route:
     function: Function
     takes_batch: bool
     is_async: bool
+    decode: Decoder | None = None
 
     def rank(self, topic: str, event_type: str) -> tuple[int, int, bool] | None:
         """How specific the subscription is; None if it does not match."""
@@ -37,19 +40,22 @@ class Routes:
         self._routes: list[Route] = []
         self._found: dict[tuple[str, str], Route | None] = {}
 
-    def add(self, topic: str | None, types: str | Iterable[str], function: Function, takes_batch: bool) -> None:
+    def add(
+        self, topic: str | None, types: str | Iterable[str], function: Function, takes_batch: bool, model: Any = None
+    ) -> None:
         """ValueError if there is an equal subscription. TypeError if a call of the function would not run it."""
         called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
         if any(test(one) for test in (inspect.isgeneratorfunction, inspect.isasyncgenfunction) for one in (function, called)):
             raise TypeError(f"{function!r} is a generator, which nobody runs: a function returns its result and has no yield")
         is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+        decode = None if model is None else decoder_of(model)
         topic = None if topic == "*" else topic
         names: list[str | None] = [types] if isinstance(types, str) else list(types)
         names = [None if name == "*" else name for name in names]
         for name in names or [None]:
             if any((route.topic, route.type) == (topic, name) for route in self._routes):
                 raise ValueError(f"two functions for topic {topic or '*'} and type {name or '*'}")
-            self._routes.append(Route(topic, name, function, takes_batch, is_async))
+            self._routes.append(Route(topic, name, function, takes_batch, is_async, decode))
         self._found.clear()
 
     def find(self, topic: str, event_type: str) -> Route | None:

@@ -125,14 +125,14 @@ class Done:
     emit: Sequence[Emit] = ()
 
 
-class _Settled:
+class Settled:
     """See SETTLED."""
 
     def __repr__(self) -> str:
         return "inboxd.SETTLED"
 
 
-SETTLED = _Settled()
+SETTLED = Settled()
 """A function returns this after it has called ``inbox.complete()`` by itself, in a transaction that has committed."""
 
 

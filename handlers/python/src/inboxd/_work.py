@@ -14,6 +14,7 @@ from typing import Any
 
 from ._delivery import UNSET, Batch, Delivery, Lane
 from ._event import Unreadable
+from ._model import Decoder, Misfit
 from ._routes import Route, Routes
 from ._session import Group, Session
 from ._verdicts import (
@@ -105,12 +106,29 @@ class Dispatcher:
                 self._conclude_error(session, delivery, error)
             elif route is None:
                 self._conclude_error(session, delivery, NO_FUNCTION)
-            else:
+            elif route.decode is None or self._decode(session, delivery, route.decode):
                 routed.append((delivery, route))
         if group is None or not self._ordered:
             self._start_all(session, routed)
         elif routed:
             self._start_task(self._run_in_order(session, routed))
+
+    def _decode(self, session: Session, delivery: Delivery, decode: Decoder) -> bool:
+        """False if the data does not fit: another attempt would not help."""
+        event = delivery.event
+        try:
+            if event.is_tombstone or isinstance(event.data, bytes):
+                raise Misfit("the message has no data" if event.is_tombstone else "the data is no JSON")
+            event._data = decode(event.data)
+        except Misfit as misfit:
+            error = Dead(f"the data does not fit: {misfit}", code="DATA")
+            log.error("%r is dead: %s", delivery, error)
+            self._conclude_error(session, delivery, error)
+        except Exception as error:
+            self._conclude_error(session, delivery, error)
+        else:
+            return True
+        return False
 
     def _start_all(self, session: Session, routed: list[tuple[Delivery, Route]]) -> None:
         """Each message, or each batch for a function, for itself."""
