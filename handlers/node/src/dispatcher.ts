@@ -2,6 +2,7 @@
 
 import { Batch, type Delivery, refuseResult, UNSET } from './delivery.js';
 import type { Route, Routes } from './routes.js';
+import { applySchema, type StandardSchema } from './schema.js';
 import type { Logger, Receiver, Session } from './session.js';
 import {
   type Answer,
@@ -106,7 +107,10 @@ export class Dispatcher implements Receiver {
     }
     let returned: unknown;
     try {
-      returned = route.function(delivery);
+      returned =
+        route.schema === undefined
+          ? route.function(delivery)
+          : applySchema(route.schema, delivery.event).then(() => route.function(delivery));
     } catch (error) {
       return this.#concludeError(session, delivery, error);
     }
@@ -231,7 +235,10 @@ export class Dispatcher implements Receiver {
   /** Calls a function with all of these messages. Returns the lanes that have an unfinished one. */
   async #runBatch(session: Session, deliveries: Delivery[], route: Route): Promise<Set<string>> {
     const ordering = this.#ordered ? session.ordering : 'none';
-    const begun = deliveries.filter((delivery) => session.begin(delivery));
+    let begun = deliveries.filter((delivery) => session.begin(delivery));
+    if (route.schema !== undefined) {
+      begun = await this.#fitting(session, begun, route.schema);
+    }
     if (begun.length === 0) {
       return new Set();
     }
@@ -251,6 +258,20 @@ export class Dispatcher implements Receiver {
       }
     }
     return unfinished;
+  }
+
+  /** The messages whose data fits. The others are answered. */
+  async #fitting(session: Session, deliveries: Delivery[], schema: StandardSchema): Promise<Delivery[]> {
+    const fitting: Delivery[] = [];
+    for (const delivery of deliveries) {
+      try {
+        await applySchema(schema, delivery.event);
+        fitting.push(delivery);
+      } catch (error) {
+        this.#concludeError(session, delivery, error);
+      }
+    }
+    return fitting;
   }
 
   /** The answer by the verdict of the message, or by that of the batch. */

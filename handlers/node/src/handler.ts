@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Batch, Delivery } from './delivery.js';
 import { Dispatcher, type OnError } from './dispatcher.js';
 import { type LargeNumbers, parserOf } from './numbers.js';
-import { Routes, type Subscription } from './routes.js';
+import { Routes, type Subscription, type TypedSubscription } from './routes.js';
 import { type Logger, Session } from './session.js';
 import { VERSION } from './version.js';
 
@@ -106,6 +106,7 @@ export class Handler {
    * function gets a message.
    */
   on<Data = any>(fn: MessageFunction<Data>): this;
+  on<Data>(subscription: TypedSubscription<Data>, fn: MessageFunction<Data>): this;
   on<Data = any>(subscription: string | Subscription, fn: MessageFunction<Data>): this;
   on(first: MessageFunction | string | Subscription, fn?: MessageFunction): this {
     return this.#register(false, first, fn);
@@ -117,6 +118,7 @@ export class Handler {
    * key, and the later ones come again after it.
    */
   onBatch<Data = any>(fn: BatchFunction<Data>): this;
+  onBatch<Data>(subscription: TypedSubscription<Data>, fn: BatchFunction<Data>): this;
   onBatch<Data = any>(subscription: string | Subscription, fn: BatchFunction<Data>): this;
   onBatch(first: BatchFunction | string | Subscription, fn?: BatchFunction): this {
     return this.#register(true, first, fn);

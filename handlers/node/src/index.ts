@@ -20,7 +20,8 @@ export {
   Refused,
 } from './handler.js';
 export type { LargeNumbers } from './numbers.js';
-export type { Subscription } from './routes.js';
+export type { Subscription, TypedSubscription } from './routes.js';
+export type { SchemaIssue, SchemaResult, StandardSchema } from './schema.js';
 export type { Logger } from './session.js';
 export { TraceContext } from './trace.js';
 export {

@@ -1,11 +1,19 @@
 /** Which function gets a message: the one with the most specific subscription, by the rules of inboxd. */
 
+import { isSchema, type StandardSchema } from './schema.js';
+
 /** The messages that a function gets. Without members: every message. */
 export interface Subscription {
   /** A topic of Kafka, whole. Without it: any topic. */
   topic?: string;
   /** Types of events. One that ends with `*` is a prefix. Without it: any type, also messages that have none. */
   types?: string | readonly string[];
+}
+
+/** A subscription, and the schema of the data. */
+export interface TypedSubscription<Data> extends Subscription {
+  /** Of zod, or any other Standard Schema. A message whose data does not fit is dead, with the code DATA. */
+  schema: StandardSchema<Data>;
 }
 
 export interface Route {
@@ -15,6 +23,7 @@ export interface Route {
   readonly type: string | undefined;
   readonly function: (argument: any) => unknown;
   readonly takesBatch: boolean;
+  readonly schema: StandardSchema | undefined;
 }
 
 const CACHE_MAX = 10_000;
@@ -24,14 +33,18 @@ export class Routes {
   readonly #found = new Map<string, Route | undefined>();
 
   /** An error if there is an equal subscription. */
-  add(subscription: Subscription, takesBatch: boolean, fn: Route['function']): void {
+  add(subscription: Partial<TypedSubscription<unknown>>, takesBatch: boolean, fn: Route['function']): void {
+    const { schema } = subscription;
+    if (schema !== undefined && !isSchema(schema)) {
+      throw new TypeError('the schema is no Standard Schema (https://standardschema.dev)');
+    }
     const topic = wildcard(subscription.topic);
     const types = [subscription.types ?? []].flat();
     for (const type of types.length > 0 ? types.map(wildcard) : [undefined]) {
       if (this.#routes.some((route) => route.topic === topic && route.type === type)) {
         throw new Error(`two functions for topic ${topic ?? '*'} and type ${type ?? '*'}`);
       }
-      this.#routes.push({ topic, type, function: fn, takesBatch });
+      this.#routes.push({ topic, type, function: fn, takesBatch, schema });
     }
     this.#found.clear();
   }

@@ -9,6 +9,7 @@ import {
   type HandlerOptions,
   type InboxEvent,
   Retry,
+  type StandardSchema,
   type TransactionClient,
 } from 'inboxd';
 import pg from 'pg';
@@ -44,6 +45,12 @@ const handler = new Handler('billing', options)
     }
     await batch.transaction(pool, (client: pg.PoolClient) => client.query('SELECT 1'));
   });
+
+declare const schema: StandardSchema<Order>;
+handler.on({ topic: 'shipped', schema }, ({ event }) => event.data.cents);
+// @ts-expect-error the data has the type of the schema
+handler.on({ topic: 'sold', schema }, ({ event }) => event.data.euros);
+handler.onBatch({ topic: 'counted', schema }, (batch) => void batch.deliveries[0]?.event.data.order);
 
 // @ts-expect-error a function is missing
 handler.on('refunds');
