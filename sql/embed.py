@@ -112,7 +112,11 @@ def descriptions(path):
             words = "\n".join(lines[:lines.index("")] if "" in lines else lines)
             words = re.sub(r"\n(?!- )", " ", words).replace("'", "''")
             signature = f"({' '.join(DEFAULT.sub('', arguments).split())})" if kind == "FUNCTION" else ""
-            yield f"COMMENT ON {kind} {name}{signature} IS\n'{words}';"
+            comment = f"COMMENT ON {kind} {name}{signature} IS\n'{words}';"
+            # An unchanged view is not touched: it may belong to somebody else.
+            yield comment if kind == "FUNCTION" else (
+                f"DO $view$\nBEGIN\nIF obj_description('{name}'::regclass, 'pg_class') IS DISTINCT FROM\n'{words}' THEN\n"
+                f"{comment}\nEND IF;\nEND $view$;")
 
 
 def functions(paths):
