@@ -514,7 +514,9 @@ void config_free(struct config *config)
 
 /* --- Loading and reloading -------------------------------------------------------------------------- */
 
-int config_load(struct config **out, const struct config_sources *sources, struct err *err)
+/* `running` has the values of pipes that were read; NULL: at the start. */
+static int load(struct config **out, const struct config_entries *running,
+	const struct config_sources *sources, struct err *err)
 {
 	CLEANUP(config_freep) struct config *config = NULL;
 	CLEANUP(config_entries_freep) struct config_entries *entries = NULL;
@@ -528,7 +530,7 @@ int config_load(struct config **out, const struct config_sources *sources, struc
 		r = read_layers(&loading, err);
 	}
 	if (r == 0)
-		r = config_entries_complete(entries, sources->without_kafka, err);
+		r = config_entries_complete(entries, running, sources->without_kafka, err);
 	if (r == 0) {
 		given = entries;
 		entries = NULL;
@@ -547,6 +549,11 @@ int config_load(struct config **out, const struct config_sources *sources, struc
 	*out = config;
 	config = NULL;
 	return 0;
+}
+
+int config_load(struct config **out, const struct config_sources *sources, struct err *err)
+{
+	return load(out, NULL, sources, err);
 }
 
 /* As read_file_setting(), but an error in a key does not end the reading. */
@@ -657,7 +664,7 @@ int config_reload(struct config **out, const struct config *running,
 	CLEANUP(config_entries_freep) struct config_entries *merged = NULL;
 	CLEANUP(config_entries_freep) struct config_entries *pending = NULL;
 	struct config_entries *given;
-	int r = config_load(&fresh, sources, err);
+	int r = load(&fresh, running->entries, sources, err);
 
 	if (r == 0)
 		r = config_entries_new(&merged, err);

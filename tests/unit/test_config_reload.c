@@ -240,6 +240,28 @@ static void a_secret_that_cannot_be_read_keeps_its_value(void **state)
 	assert_true(alloc_fail_never());
 }
 
+/* Nobody may write to it again, and the thread that reloads has other work. */
+static void a_pipe_is_read_only_once(void **state)
+{
+	struct world *world = *state;
+	char text[512];
+	char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s", world_write(world, "secret", "old\n"));
+	(void)snprintf(text, sizeof(text), "%s  client.id: file:%s\n", ENOUGH, path);
+	world_file(world, text);
+	assert_loads(world);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	(void)alarm(20);
+	for (int i = 0; i < 2; i++) {
+		assert_reloads(world);
+		assert_restart(world, "");
+		assert_string_equal(line_of(world, "kafka.client.id").pending, "");
+	}
+	(void)alarm(0);
+}
+
 static void a_secret_that_moved_to_another_file_is_named(void **state)
 {
 	struct world *world = *state;
@@ -333,6 +355,7 @@ int main(void)
 		RULE(a_secret_that_is_read_at_each_use_needs_no_restart),
 		RULE(a_secret_that_cannot_be_read_keeps_its_value),
 		RULE(a_pipe_that_takes_the_place_of_a_secret_is_not_waited_for),
+		RULE(a_pipe_is_read_only_once),
 		RULE(a_secret_that_moved_to_another_file_is_named),
 		RULE(a_wrong_configuration_changes_nothing),
 		RULE(values_that_fit_only_after_a_restart_are_refused),

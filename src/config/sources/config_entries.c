@@ -8,6 +8,7 @@
 #include "config/sources/config_entries.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "config/secret.h"
 #include "config/sources/strings.h"
@@ -162,12 +163,41 @@ int config_entries_put_entry(
 	return config_entries_put(entries, &key, &value, err);
 }
 
+/* The running entry, if its value is from a pipe of this path: to read it again would wait for a writer. */
+static const struct config_entry *read_before(
+	const struct config_entries *running, const struct config_entry *entry, const char *path)
+{
+	const struct config_entry *before =
+		running == NULL ? NULL : config_entries_same(running, entry);
+	struct stat found;
+
+	return before != NULL && before->file != NULL && strcmp(before->file, path) == 0 &&
+			       before->texts.count == 1 && stat(path, &found) == 0 &&
+			       S_ISFIFO(found.st_mode)
+		       ? before
+		       : NULL;
+}
+
+static int take_text(char **text, const char *from, struct err *err)
+{
+	char *fresh = NULL;
+	int r = string_copy(&fresh, from, strlen(from), err);
+
+	if (r != 0)
+		return r;
+	free(*text);
+	*text = fresh;
+	return 0;
+}
+
 /* Replaces a text file:/path by the content of the file. Adds the text to the origin, because an error in the content is
  * not to be corrected where the path is written. Keeps the path of a single text for secret.h, which reads it again. If the
  * file is not needed, it is not opened, and the text stays file:/path. */
-static int read_file(struct config_entry *entry, char **text, bool needed, struct err *err)
+static int read_file(struct config_entry *entry, char **text, bool needed,
+	const struct config_entries *running, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf content = BUF_INIT;
+	const struct config_entry *before;
 	const char *path = *text + strlen("file:");
 	char *fresh = NULL;
 	int r = string_format(&fresh, err, "%s (%s)", entry->origin, *text);
@@ -182,6 +212,9 @@ static int read_file(struct config_entry *entry, char **text, bool needed, struc
 	entry->from_file = true;
 	if (r != 0 || !needed)
 		return r;
+	before = read_before(running, entry, path);
+	if (before != NULL)
+		return take_text(text, before->texts.items[0], err);
 	r = secret_read(path, &content, err);
 	if (r == 0)
 		r = string_copy(
@@ -196,7 +229,8 @@ static int read_file(struct config_entry *entry, char **text, bool needed, struc
 }
 
 /* First the files, because a list can be in a file, too. */
-static int complete(struct config_entry *entry, bool needed, struct err *err)
+static int complete(struct config_entry *entry, bool needed, const struct config_entries *running,
+	struct err *err)
 {
 	CLEANUP(strings_fini) struct strings texts = { NULL, 0 };
 	CLEANUP(buf_fini) struct buf joined = BUF_INIT;
@@ -207,7 +241,7 @@ static int complete(struct config_entry *entry, bool needed, struct err *err)
 
 	for (size_t i = 0; i < before.count && r == 0; i++) {
 		if (strncmp(before.items[i], "file:/", strlen("file:/")) == 0)
-			r = read_file(entry, &before.items[i], needed, err);
+			r = read_file(entry, &before.items[i], needed, running, err);
 	}
 	if (r < 0 || (!split && !join))
 		return r;
@@ -228,7 +262,8 @@ static int complete(struct config_entry *entry, bool needed, struct err *err)
 	return 0;
 }
 
-int config_entries_complete(struct config_entries *entries, bool without_kafka, struct err *err)
+int config_entries_complete(struct config_entries *entries, const struct config_entries *running,
+	bool without_kafka, struct err *err)
 {
 	int r = 0;
 
@@ -237,7 +272,7 @@ int config_entries_complete(struct config_entries *entries, bool without_kafka, 
 		bool unused = without_kafka && entry->option == NULL &&
 			      strcmp(entry->section->name, "kafka") == 0;
 
-		r = complete(entry, !unused, err);
+		r = complete(entry, !unused, running, err);
 	}
 	return r;
 }

@@ -75,8 +75,10 @@ bool config_entries_are_equal(const struct config_entries *a, const struct confi
  * commas where a list is expected, and joins lists with commas for the libraries. Blocks while reading files. Call it once,
  * when all layers are there: it does not check a text that a higher layer has replaced. `without_kafka`: no file of a key
  * that librdkafka gets is opened, because the command does not connect to Kafka and its user may have no access to the
- * secrets. FAULT_CONFIG names the place, the key and the file; FAULT_MEMORY. */
-int config_entries_complete(struct config_entries *entries, bool without_kafka, struct err *err);
+ * secrets. `running`: the entries in use, from which a text of a pipe is taken, because a pipe is read only once; NULL at the
+ * start. FAULT_CONFIG names the place, the key and the file; FAULT_MEMORY. */
+int config_entries_complete(struct config_entries *entries, const struct config_entries *running,
+	bool without_kafka, struct err *err);
 
 /* True when a changed value takes effect at SIGHUP. */
 bool config_entry_is_reloadable(const struct config_entry *entry);
