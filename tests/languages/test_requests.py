@@ -48,7 +48,7 @@ class Service:
         self.port = process.free_port()
         self.log = os.path.join(process.scratch("service"), "log")
         self.process = process.spawn([*(SERVICES | OTHERS)[name], str(self.port)], self.log, env={**os.environ, **env})
-        eventually(self._answers, what=lambda: process.tail(self.log))
+        eventually(self._answers, timeout=120, what=lambda: process.tail(self.log))
 
     def _answers(self):
         assert self.process.poll() is None, process.tail(self.log)
