@@ -143,7 +143,7 @@ func requireTransaction(ctx context.Context, tx Tx) error {
 	case err == nil:
 		return tx.Exec(ctx, "RELEASE SAVEPOINT inboxd")
 	case sqlState(err) == sqlNoTransaction:
-		return fmt.Errorf("inboxd: Complete needs an open transaction: %w", err)
+		return fmt.Errorf("inboxd: Complete and Emit need an open transaction: %w", err)
 	}
 	return err
 }

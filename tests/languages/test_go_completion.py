@@ -90,6 +90,12 @@ def test_a_completion_without_a_transaction_is_refused(rows, complete):
     assert not any(done for done, _ in stored(rows))
 
 
+def test_a_service_emits_in_its_transaction(rows, complete):
+    complete("emit")
+    assert emitted(rows) == ["made", "raw", "gone"]
+    assert rows.value("SELECT payload FROM inbox.outbox WHERE event_type = 'raw'") == b"\xff\x00"
+
+
 def test_a_transaction_is_repeated_after_a_serialization_failure(rows, complete):
     if complete.driver == "gorm":
         return  # its transactions are those of the program

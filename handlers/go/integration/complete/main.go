@@ -185,6 +185,14 @@ var functions = map[string]func(driver) (string, error){
 		tries = 0
 		return "", db.complete(d, work, inboxd.Isolation(sql.LevelSerializable))
 	},
+	"emit": func(db driver) (string, error) {
+		return "", db.inTx(func(tx inboxd.Tx) error {
+			return errors.Join(
+				inboxd.Emit(ctx, tx, inboxd.OutboxEvent{Type: "made", Topic: "invoices", Key: "k", Data: map[string]int{"n": 1}, Headers: map[string]string{"h": "1"}}),
+				inboxd.Emit(ctx, tx, inboxd.OutboxEvent{Type: "raw", Aggregate: "mail", Key: "k", Data: []byte{255, 0}, ID: "e-1"}),
+				inboxd.Emit(ctx, tx, inboxd.OutboxEvent{Type: "gone", Topic: "invoices", Key: "k"}))
+		})
+	},
 	"outside": func(db driver) (string, error) {
 		g, ok := db.(gormDriver)
 		if !ok {
