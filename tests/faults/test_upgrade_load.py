@@ -5,7 +5,6 @@ pooler, which hands each transaction to another session. And an inboxd of an ear
 """
 
 import collections
-import pathlib
 import subprocess
 import threading
 import time
@@ -16,12 +15,12 @@ import pytest
 from backlog import fill, Load, longest_gap
 from support.inbox import Inbox
 from support.scripts import always, DONE
-from support.sidecar import binary
+from support.sidecar import next_binary
 from support.wait import eventually
 from support.wire import settled
 from whole import log_events, produce_all
 
-NEXT = pathlib.Path(binary()).resolve().parents[1] / "tests/sql/inboxd-next"
+NEXT = next_binary()
 GAP_SECONDS = 2
 TICK_SECONDS = 0.05
 A_TICK = 50  # messages

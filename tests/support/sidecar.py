@@ -34,6 +34,12 @@ def binary():
     return os.environ.get("INBOXD_BINARY") or str(ROOT / "build-asan" / "src" / "inboxd")
 
 
+def next_binary():
+    """inboxd-next of the same build. A build without tests, as that of the shipped librdkafka, takes it from the one with sanitizers."""
+    beside = pathlib.Path(binary()).resolve().parents[1] / "tests/sql/inboxd-next"
+    return beside if beside.exists() else ROOT / "build-asan/tests/sql/inboxd-next"
+
+
 def merge(*configurations):
     """Sections of later configurations override key by key; a value of None removes the key."""
     merged = {}

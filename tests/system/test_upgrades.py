@@ -15,12 +15,12 @@ import pytest
 from support import process
 from support.postgres import Postgres
 from support.scripts import always, DONE
-from support.sidecar import binary
+from support.sidecar import next_binary
 from support.wait import eventually, throughout
 
 pytestmark = pytest.mark.empty_database
 
-NEXT = pathlib.Path(binary()).resolve().parents[1] / "tests/sql/inboxd-next"
+NEXT = next_binary()
 BUILDS = ("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%%CREATE INDEX CONCURRENTLY IF NOT EXISTS inbox_messages_%%'"
           " AND state = 'active' AND pid <> pg_backend_pid()")
 VERSION = "SELECT max(version) FROM inbox.inbox_schema_version"
