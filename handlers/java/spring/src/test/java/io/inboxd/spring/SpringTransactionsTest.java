@@ -106,6 +106,17 @@ class SpringTransactionsTest {
         verify(statement, times(2)).execute();
     }
 
+    /** The same for a completion in a transaction of the program. */
+    @Test
+    void aTransactionAfterOneThatRolledBackCompletesAgain() throws Exception {
+        new TransactionTemplate(manager).executeWithoutResult(status -> {
+            transactions.complete(delivery);
+            status.setRollbackOnly();
+        });
+        delivery.transaction(transactions, ignored -> Verdict.done());
+        verify(statement, times(2)).execute();
+    }
+
     @Test
     void aFunctionThatHasCompletedIsNotCompletedTwice() throws Exception {
         delivery.transaction(transactions, ignored -> {
