@@ -116,7 +116,7 @@ def descriptions(path):
             # An unchanged view is not touched: it may belong to somebody else.
             yield comment if kind == "FUNCTION" else (
                 f"DO $view$\nBEGIN\nIF obj_description('{name}'::regclass, 'pg_class') IS DISTINCT FROM\n'{words}' THEN\n"
-                f"{comment}\nEND IF;\nEND $view$;")
+                f"{comment}\nEND IF;\nEXCEPTION WHEN insufficient_privilege THEN NULL;\nEND $view$;")
 
 
 def functions(paths):

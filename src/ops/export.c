@@ -184,6 +184,45 @@ static int read_pointer(struct target *target, const char *text, struct err *err
 	return 0;
 }
 
+/* A producer can send a structured CloudEvent with both forms of a member. Who hides one of them means the other, too. */
+static const struct twin {
+	const char *member;
+	const char *other;
+} twins[] = {
+	{ "/event/data", "/event/data_base64" },
+	{ "/event/partitionkey", "/event/partitionkeybase64" },
+};
+
+#define TWINS (sizeof(twins) / sizeof(twins[0]))
+
+static bool is_within(const struct json_pointer *pointer, const char *path)
+{
+	CLEANUP(buf_fini) struct buf text = BUF_INIT;
+
+	for (size_t i = 0; i < pointer->count; i++) {
+		buf_add_char(&text, '/');
+		buf_add(&text, pointer->steps[i].name, pointer->steps[i].length);
+		if (strcmp(buf_str(&text), path) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int add_other_form(
+	struct redaction *redaction, const struct twin *twin, size_t named, struct err *err)
+{
+	for (size_t i = 0; i < named; i++) {
+		struct target *target = &redaction->targets[redaction->count];
+
+		if (!is_within(&redaction->targets[i].pointer, twin->member))
+			continue;
+		target->found = true; /* usually there is none */
+		redaction->count++;
+		return json_pointer_init(&target->pointer, twin->other, err);
+	}
+	return 0;
+}
+
 static int redact(struct redaction *redaction, const struct cli_texts *texts, struct bytes text,
 	struct err *err)
 {
@@ -195,6 +234,8 @@ static int redact(struct redaction *redaction, const struct cli_texts *texts, st
 		redaction->count = i + 1;
 		r = read_pointer(&redaction->targets[i], texts->items[i], err);
 	}
+	for (size_t i = 0; r == 0 && i < TWINS; i++)
+		r = add_other_form(redaction, &twins[i], texts->count, err);
 	if (r == 0)
 		r = json_stream_new_with(&stream, &limits, err);
 	if (r == 0)
@@ -202,7 +243,7 @@ static int redact(struct redaction *redaction, const struct cli_texts *texts, st
 	json_stream_free(stream);
 	if (r > 0)
 		return err_set(err, FAULT_CHECK, "the message is no JSON that can be redacted");
-	for (size_t i = 0; r == 0 && i < redaction->count; i++) {
+	for (size_t i = 0; r == 0 && i < texts->count; i++) {
 		if (!redaction->targets[i].found)
 			return err_set(err, FAULT_CHECK,
 				"the message has nothing at %s, so nothing was exported",
@@ -218,7 +259,7 @@ static int print_redacted(const struct op *op, struct bytes text, struct err *er
 	struct redaction redaction = { .out = &out, .copied = text.data, .skipped_depth = -1 };
 	int r;
 
-	redaction.targets = calloc(texts->count + 1, sizeof(*redaction.targets));
+	redaction.targets = calloc(texts->count + TWINS, sizeof(*redaction.targets));
 	if (redaction.targets == NULL)
 		return err_memory(err);
 	r = redact(&redaction, texts, text, err);

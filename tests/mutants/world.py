@@ -87,7 +87,7 @@ MUTANTS = [
            edit("if (!partition->due || partition->leader != request.leader ||", "if (!partition->due ||"),
            tests=[SILENT + "test_a_silent_broker_delays_only_its_own_partitions[2.0]"]),
     mutant("R17", "a slow broker is taken for a silent one",
-           edit("{ 500, 500, 500, 1000, 2000, 4000 }", "{ 500, 500, 500, 500, 500, 500 }"),
+           edit("{ 500, 500, 500, 1000, 1500, 1500 }", "{ 500, 500, 500, 500, 500, 500 }"),
            tests=["faults/test_kafka_broker.py::test_a_partition_starts_behind_a_network_that_is_slow"]),
     mutant("R17", "every partition needs the offset of the group",
            edit("(follows_watermark(partition) ? 0 : QUERY_GROUP)", "QUERY_GROUP"),

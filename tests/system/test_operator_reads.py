@@ -117,6 +117,11 @@ def test_export_prints_the_params_of_the_delivery(start_inboxd, streams, topic, 
     assert '"price": 1.50' in text
     assert json.loads(text)["event"] == {**delivered["event"], "partitionkey": "redacted", "data": {
         "order": 0, "price": 1.5, "customer": {"e/mail": "redacted", "vip": False}, "items": [{"note": "redacted", "n": 1}, {"note": []}]}}
+    both = b'{"specversion": "1.0", "id": "b", "source": "s", "type": "t", "data": {"order": 17}, "data_base64": "c2VjcmV0"}'
+    streams.produce(topic, both, headers={"content-type": "application/cloudevents+json"})
+    inbox.wait_status("b", "dead")
+    text = run(sidecar, "export", "b", "--redact", "/payload/order")
+    assert "c2VjcmV0" not in text and json.loads(text)["event"]["data"] == {"order": 0}
     result = sidecar.command("export", "a", "--redact", "/payload/order", "--redact", "/payload/items/2")
     assert (result.returncode, result.stdout) == (6, "") and "/payload/items/2" in result.stderr
 

@@ -185,12 +185,16 @@ int text_file_read(const char *path, struct buf *out, struct err *err)
 	return fd < 0 ? cannot_open(path, err) : read_all(fd, path, out, err);
 }
 
-/* A check of the path before open(2) would not do: another file can take its place between the two. */
+/* The first check does not open a pipe, whose writer would see a reader come and go. Another file can take the place of the path
+ * behind it, so the second check is of the file that was opened. */
 int text_file_read_regular(const char *path, struct buf *out, struct err *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat found;
+	struct stat found = { 0 };
+	int fd = -1;
 
+	if (stat(path, &found) == 0 && !S_ISREG(found.st_mode))
+		return err_set(err, FAULT_CONFIG, "%s is no regular file", path);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return cannot_open(path, err);
 	if (fstat(fd, &found) == 0 && S_ISREG(found.st_mode))

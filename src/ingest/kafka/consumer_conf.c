@@ -196,6 +196,9 @@ static int check_whole_number(
 	(void)strtoll(value, &end, 0);
 	if (end == value || end[strspn(end, " \t")] == '\0')
 		return 0;
+	/* linger.ms is no whole number: "5.0" is read back as "5" */
+	if (strtod(value, &end) == strtod(taken, NULL) && *end == '\0')
+		return 0;
 	return err_set(err, FAULT_CONFIG,
 		"kafka.%s: librdkafka takes only the %s of \"%s\"; write a whole number without a "
 		"unit",
