@@ -6,6 +6,7 @@ import json
 import pytest
 
 from support.collector import Collector
+from support.librdkafka import installed_version
 from support.process import free_port
 from support.scripts import always, DONE
 from support.wait import eventually, throughout
@@ -110,7 +111,9 @@ def told(sidecar, failed, back):
 
 @pytest.mark.slow
 def test_the_loss_of_one_broker_is_logged_while_another_one_answers(start_inboxd, kafka):
-    """librdkafka reports a broker that stays away about every 30 s."""
+    """librdkafka reports a broker that stays away about every 30 s. From 2.10 on it forgets an address that no broker has."""
+    if installed_version() >= (2, 10):
+        pytest.skip("this librdkafka forgets an address that no broker has")
     servers = f"{kafka.bootstrap},127.0.0.1:{free_port()}"
     sidecar = start_inboxd(log={"format": "json"}, kafka={"bootstrap.servers": servers, "enable.sparse.connections": False})
     (lost,) = eventually(lambda: lines(sidecar, "kafka_error"), timeout=130)
