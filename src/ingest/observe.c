@@ -79,6 +79,7 @@ void observe_broker_failed(void *arg, const struct broker_fault *fault)
 	ingest->observer.doubt_ms = clock_now_ms();
 	if (fault->kind == BROKERS_ALL_DOWN) {
 		atomic_store(&ingest->options.health->broker_ok, false);
+		lost->fault_ms = ingest->observer.doubt_ms; /* of the lost broker, too */
 		log_all_down(ingest);
 		return;
 	}
