@@ -348,11 +348,14 @@ static bool is_waited_for(const struct entry *entry)
 	       entry->delivery.bound_ms != 0;
 }
 
-static void add_verdict(struct order *order, struct entry *entry)
+static void add_verdict(struct order *order, struct entry *entry, bool ahead)
 {
 	struct verdict_list *verdicts = &order->verdicts;
 
-	TAILQ_INSERT_TAIL(&verdicts->entries, entry, link);
+	if (ahead)
+		TAILQ_INSERT_HEAD(&verdicts->entries, entry, link);
+	else
+		TAILQ_INSERT_TAIL(&verdicts->entries, entry, link);
 	if (verdicts->count++ == 0)
 		verdicts->since_ms = clock_now_ms();
 	verdicts->added++;
@@ -381,11 +384,25 @@ void entry_defer(struct order *order, struct entry *entry)
 }
 
 /* Passes a deferred verdict to the settler after all. */
-static void resume_verdict(struct order *order, struct entry *entry)
+static void resume_verdict(struct order *order, struct entry *entry, bool ahead)
 {
 	entry->settling.deferred = false;
 	order->verdicts.deferred--;
-	add_verdict(order, entry);
+	add_verdict(order, entry, ahead);
+}
+
+/* The deferred verdicts of a lane from this one on. They are put ahead of the list, the last one first: it may have later
+ * verdicts of the lane, which would have to wait for another settle if they came before these. */
+static void resume_run(struct order *order, struct entry *first)
+{
+	struct entry *last = NULL;
+
+	for (struct entry *at = first; at != NULL && at->settling.deferred;
+		at = TAILQ_NEXT(at, in_lane.unsettled_link))
+		last = at;
+	for (struct entry *at = last; at != NULL;
+		at = at == first ? NULL : TAILQ_PREV(at, entry_list, in_lane.unsettled_link))
+		resume_verdict(order, at, true);
 }
 
 /* Claims of retries need this half. */
@@ -438,7 +455,7 @@ static void follow_outside(struct order *order, struct entry *entry)
 		else
 			retry_policy_park(next);
 		lanes_settling(&order->lanes, next);
-		add_verdict(order, next);
+		add_verdict(order, next, false);
 	}
 }
 
@@ -458,7 +475,7 @@ void entry_settle(struct order *order, struct entry *entry)
 		admission_dirty(order->context->options.admission, entry->stream);
 	if (outside && entry->lane != NULL)
 		follow_outside(order, entry);
-	add_verdict(order, entry);
+	add_verdict(order, entry, false);
 	if (entry->in_lane.answered)
 		start(order, lanes_next(&order->lanes, entry->lane));
 }
@@ -481,7 +498,7 @@ static void void_followers(struct order *order, const struct entry *first)
 		lanes_take_back(at);
 		admission_dirty(order->context->options.admission, at->stream);
 		if (at->settling.deferred)
-			resume_verdict(order, at);
+			resume_verdict(order, at, false);
 		follow_outside(order, at);
 	}
 	TAILQ_FOREACH (at, &lane->entries, lane_link) {
@@ -507,7 +524,7 @@ void entry_refuse_events(struct order *order, struct entry *entry, const char *w
 			follow_outside(order, entry);
 		}
 	}
-	add_verdict(order, entry);
+	add_verdict(order, entry, false);
 }
 
 void entries_doubt_completions(struct order *order, struct entry *stuck)
@@ -589,9 +606,7 @@ void entry_finish(struct order *order, struct entry *entry, enum settle_status s
 		after = TAILQ_NEXT(entry, in_lane.unsettled_link);
 	next = lanes_leave(&order->lanes, entry, outside, waiting);
 	entry_free(order, entry);
-	for (; after != NULL && after->settling.deferred;
-		after = TAILQ_NEXT(after, in_lane.unsettled_link))
-		resume_verdict(order, after);
+	resume_run(order, after);
 	start(order, next);
 }
 
