@@ -273,4 +273,10 @@ MUTANTS = [
            edit("return queue != NULL && queue->ready_count >= HANDLER_QUEUE_BACKED_UP_FROM;",
                 "return queue == NULL || queue->ready_count + 1 > HANDLER_QUEUE_BACKED_UP_FROM - 16;"),
            tests=["unit/test_handler_queues.c::a_handler_is_backed_up_by_its_own_entries_alone"]),
+    mutant("R33", "a completion hurries although its handler is backed up",
+           edit("(delays && entry->end == END_SETTLED)", "(stops && entry->end == END_SETTLED)"),
+           tests=["unit/test_entries.c::nobody_waits_for_a_completion_while_the_handler_is_backed_up"]),
+    mutant("R33", "later verdicts of a key have a settle of their own",
+           edit("TAILQ_INSERT_HEAD(&order->verdicts.entries, entry, link);", "TAILQ_INSERT_TAIL(&order->verdicts.entries, entry, link);"),
+           tests=["unit/test_entries.c::deferred_verdicts_come_before_later_ones_of_their_lane"]),
 ]

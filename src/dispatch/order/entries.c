@@ -348,14 +348,10 @@ static bool is_waited_for(const struct entry *entry)
 	       entry->delivery.bound_ms != 0;
 }
 
-static void add_verdict(struct order *order, struct entry *entry, bool ahead)
+static void count_verdict(struct order *order, const struct entry *entry)
 {
 	struct verdict_list *verdicts = &order->verdicts;
 
-	if (ahead)
-		TAILQ_INSERT_HEAD(&verdicts->entries, entry, link);
-	else
-		TAILQ_INSERT_TAIL(&verdicts->entries, entry, link);
 	if (verdicts->count++ == 0)
 		verdicts->since_ms = clock_now_ms();
 	verdicts->added++;
@@ -373,6 +369,12 @@ static void add_verdict(struct order *order, struct entry *entry, bool ahead)
 	context_request_round(order->context);
 }
 
+static void add_verdict(struct order *order, struct entry *entry)
+{
+	TAILQ_INSERT_TAIL(&order->verdicts.entries, entry, link);
+	count_verdict(order, entry);
+}
+
 void entry_defer(struct order *order, struct entry *entry)
 {
 	entry->settling.deferred = true;
@@ -383,16 +385,17 @@ void entry_defer(struct order *order, struct entry *entry)
 		handler_queue_end_flight(&order->queues, entry);
 }
 
-/* Passes a deferred verdict to the settler after all. */
-static void resume_verdict(struct order *order, struct entry *entry, bool ahead)
+/* Passes a deferred verdict to the settler after all. The list may have later verdicts of the lane, which would have to wait
+ * for another settle if they came first. */
+static void resume_verdict(struct order *order, struct entry *entry)
 {
 	entry->settling.deferred = false;
 	order->verdicts.deferred--;
-	add_verdict(order, entry, ahead);
+	TAILQ_INSERT_HEAD(&order->verdicts.entries, entry, link);
+	count_verdict(order, entry);
 }
 
-/* The deferred verdicts of a lane from this one on. They are put ahead of the list, the last one first: it may have later
- * verdicts of the lane, which would have to wait for another settle if they came before these. */
+/* The deferred verdicts of a lane from this one on, the last one first, because each goes to the head of the list. */
 static void resume_run(struct order *order, struct entry *first)
 {
 	struct entry *last = NULL;
@@ -402,7 +405,7 @@ static void resume_run(struct order *order, struct entry *first)
 		last = at;
 	for (struct entry *at = last; at != NULL;
 		at = at == first ? NULL : TAILQ_PREV(at, entry_list, in_lane.unsettled_link))
-		resume_verdict(order, at, true);
+		resume_verdict(order, at);
 }
 
 /* Claims of retries need this half. */
@@ -455,7 +458,7 @@ static void follow_outside(struct order *order, struct entry *entry)
 		else
 			retry_policy_park(next);
 		lanes_settling(&order->lanes, next);
-		add_verdict(order, next, false);
+		add_verdict(order, next);
 	}
 }
 
@@ -475,7 +478,7 @@ void entry_settle(struct order *order, struct entry *entry)
 		admission_dirty(order->context->options.admission, entry->stream);
 	if (outside && entry->lane != NULL)
 		follow_outside(order, entry);
-	add_verdict(order, entry, false);
+	add_verdict(order, entry);
 	if (entry->in_lane.answered)
 		start(order, lanes_next(&order->lanes, entry->lane));
 }
@@ -498,7 +501,7 @@ static void void_followers(struct order *order, const struct entry *first)
 		lanes_take_back(at);
 		admission_dirty(order->context->options.admission, at->stream);
 		if (at->settling.deferred)
-			resume_verdict(order, at, false);
+			resume_verdict(order, at);
 		follow_outside(order, at);
 	}
 	TAILQ_FOREACH (at, &lane->entries, lane_link) {
@@ -524,7 +527,7 @@ void entry_refuse_events(struct order *order, struct entry *entry, const char *w
 			follow_outside(order, entry);
 		}
 	}
-	add_verdict(order, entry, false);
+	add_verdict(order, entry);
 }
 
 void entries_doubt_completions(struct order *order, struct entry *stuck)
