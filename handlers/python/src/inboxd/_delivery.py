@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from . import _database
 from ._event import D, Event, parse_time
-from ._transaction import REPEATS, Isolation, Transaction
+from ._transaction import Transactional
 from ._verdicts import Cancelled, Dead, Done, Emit, Verdict, to_json
 
 if TYPE_CHECKING:
@@ -20,12 +19,10 @@ if TYPE_CHECKING:
 
 Header = tuple[str | bytes, str | bytes | None]
 Lane = tuple[Any, ...]
-C = TypeVar("C")
-T = TypeVar("T")
 UNSET = object()  # the verdict of a message for which set_verdict() was not called
 
 
-class Delivery(Generic[D]):
+class Delivery(Transactional, Generic[D]):
     """One message, delivered once.
 
     A function in a thread may use it in this thread. ``id`` is that of this delivery; the message is identified by the source
@@ -159,47 +156,6 @@ class Delivery(Generic[D]):
             values.append(to_json([event.members() for event in emit]))
         return _complete(transaction, types, values, [self])
 
-    @overload
-    def transaction(
-        self,
-        connect: Callable[[], AbstractContextManager[C]],
-        function: Callable[[C], T],
-        *,
-        isolation: Isolation | None = None,
-        repeats: int = REPEATS,
-    ) -> T: ...
-
-    @overload
-    def transaction(
-        self,
-        connect: Callable[[], AbstractAsyncContextManager[C]],
-        function: Callable[[C], Awaitable[T]],
-        *,
-        isolation: Isolation | None = None,
-        repeats: int = REPEATS,
-    ) -> Awaitable[T]: ...
-
-    def transaction(
-        self,
-        connect: Callable[[], Any],
-        function: Callable[[Any], Any],
-        *,
-        isolation: Isolation | None = None,
-        repeats: int = REPEATS,
-    ) -> Any:
-        """Calls ``function(connection)`` in a transaction, completes the message in it, and commits.
-
-        ``connect`` is ``pool.connection`` of psycopg_pool, ``pool.acquire`` of asyncpg, ``Session.begin`` of a sessionmaker of
-        SQLAlchemy, or ``inboxd.django.begin``. Await the call if the connection is asynchronous. What the function returns is
-        the result of the message; :class:`Done` also has events. An exception, and a verdict that it returns, rolls back.
-
-        After a serialization failure or a deadlock (40001, 40P01) the transaction is repeated up to ``repeats`` times, with
-        another connection. This spends no attempt, but the function runs again. After the last one the message comes again
-        after a second, and this spends no attempt either. ``isolation`` is "repeatable read" or "serializable"; otherwise
-        the connection decides.
-        """
-        return Transaction(self, isolation, repeats).run(connect, function)
-
     def _complete_with(self, connection: Any, returned: Any) -> tuple[Any, Any]:
         """For Transaction: the result, and what must be awaited."""
         done = returned if isinstance(returned, Done) else Done(returned)
@@ -261,7 +217,7 @@ class Delivery(Generic[D]):
         return (*place, key.encode() if isinstance(key, str) else key)
 
 
-class Batch(Sequence[Delivery[D]], Generic[D]):
+class Batch(Transactional, Sequence[Delivery[D]], Generic[D]):
     """The deliveries that a function for batches gets together.
 
     In an ordered batch, ``for delivery in batch`` leaves out the messages behind one that has got a verdict like ``Retry`` by
@@ -311,40 +267,6 @@ class Batch(Sequence[Delivery[D]], Generic[D]):
             types.append("text[]::jsonb[]")
             values.append([None if result is None else to_json(result) for result in results])
         return _complete(transaction, types, values, chosen)
-
-    @overload
-    def transaction(
-        self,
-        connect: Callable[[], AbstractContextManager[C]],
-        function: Callable[[C], T],
-        *,
-        isolation: Isolation | None = None,
-        repeats: int = REPEATS,
-    ) -> T: ...
-
-    @overload
-    def transaction(
-        self,
-        connect: Callable[[], AbstractAsyncContextManager[C]],
-        function: Callable[[C], Awaitable[T]],
-        *,
-        isolation: Isolation | None = None,
-        repeats: int = REPEATS,
-    ) -> Awaitable[T]: ...
-
-    def transaction(
-        self,
-        connect: Callable[[], Any],
-        function: Callable[[Any], Any],
-        *,
-        isolation: Isolation | None = None,
-        repeats: int = REPEATS,
-    ) -> Any:
-        """As ``Delivery.transaction()``, for every message that has no verdict by ``Delivery.set_verdict()``.
-
-        What the function returns is no result. To store results, call ``complete()`` in it.
-        """
-        return Transaction(self, isolation, repeats).run(connect, function)
 
     def _complete_with(self, connection: Any, returned: Any) -> tuple[Any, Any]:
         if isinstance(returned, Done) and returned.emit:

@@ -6,15 +6,15 @@ import asyncio
 import inspect
 import random
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Literal, TypeVar, overload
 
 from . import _database
 from ._verdicts import Done, error_in, meaning, sqlstate
 
-if TYPE_CHECKING:
-    from ._delivery import Batch, Delivery
-
+C = TypeVar("C")
+T = TypeVar("T")
 Isolation = Literal["read committed", "repeatable read", "serializable"]
 ISOLATIONS = ("read committed", "repeatable read", "serializable")
 REPEATED = ("40001", "40P01")  # serialization failure, deadlock
@@ -25,7 +25,7 @@ _FIRST_PAUSE = 0.01  # seconds
 class Transaction:
     """The attempts of one transaction."""
 
-    def __init__(self, work: Delivery | Batch, isolation: Isolation | None, repeats: int) -> None:
+    def __init__(self, work: Transactional, isolation: Isolation | None, repeats: int) -> None:
         if isolation is not None and isolation not in ISOLATIONS:
             raise ValueError(f"the isolation level is one of {', '.join(ISOLATIONS)}, not {isolation!r}")
         self._work = work
@@ -99,3 +99,67 @@ class Transaction:
         self._left -= 1
         self._pause *= 2
         return random.random() * self._pause
+
+
+class Transactional:
+    """What has a transaction of its own: a delivery, or a batch for its messages without a verdict."""
+
+    __slots__ = ()
+
+    @overload
+    def transaction(
+        self,
+        connect: Callable[[], AbstractContextManager[C]],
+        function: Callable[[C], T],
+        *,
+        isolation: Isolation | None = None,
+        repeats: int = REPEATS,
+    ) -> T: ...
+
+    @overload
+    def transaction(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[C]],
+        function: Callable[[C], Awaitable[T]],
+        *,
+        isolation: Isolation | None = None,
+        repeats: int = REPEATS,
+    ) -> Awaitable[T]: ...
+
+    def transaction(
+        self,
+        connect: Callable[[], Any],
+        function: Callable[[Any], Any],
+        *,
+        isolation: Isolation | None = None,
+        repeats: int = REPEATS,
+    ) -> Any:
+        """Calls ``function(connection)`` in a transaction, completes the message or the batch in it, and commits.
+
+        ``connect`` is ``pool.connection`` of psycopg_pool, ``pool.acquire`` of asyncpg, ``Session.begin`` of a sessionmaker of
+        SQLAlchemy, or ``inboxd.django.begin``. Await the call if the connection is asynchronous. What the function returns is
+        the result of the message; :class:`Done` also has events. For a batch it is no result: call ``complete()`` to store
+        results. An exception, and a verdict that the function returns, rolls back.
+
+        After a serialization failure or a deadlock (40001, 40P01) the transaction is repeated up to ``repeats`` times, with
+        another connection. This spends no attempt, but the function runs again. After the last one the message comes again
+        after a second, and this spends no attempt either. ``isolation`` is "repeatable read" or "serializable"; otherwise
+        the connection decides.
+        """
+        return Transaction(self, isolation, repeats).run(connect, function)
+
+    def _complete_with(self, connection: Any, returned: Any) -> tuple[Any, Any]:
+        """The result, and what must be awaited."""
+        raise NotImplementedError
+
+    def _remember(self) -> Callable[[], None]:
+        """Returns what makes a transaction undone that does not commit."""
+        raise NotImplementedError
+
+    @property
+    def _is_cancelled(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def _is_completed(self) -> bool:
+        raise NotImplementedError
