@@ -166,12 +166,12 @@ static void complete_two(struct world *world, uint64_t key, bool urgent)
 	assert_int_equal(verdicts->urgent, urgent);
 }
 
-static void nobody_waits_for_a_completion_while_the_handler_is_backed_up(void **state)
+static void nobody_waits_for_a_completion_while_the_handler_has_a_backlog(void **state)
 {
 	struct world *world = *state;
 
 	complete_two(world, 1, true);
-	for (uint64_t i = 0; i < HANDLER_QUEUE_BACKED_UP_FROM; i++)
+	for (uint64_t i = 0; i < HANDLER_QUEUE_BACKLOG_FROM; i++)
 		(void)arrive(world, 100 + i);
 	complete_two(world, 3, false);
 }
@@ -182,7 +182,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			deferred_verdicts_come_before_later_ones_of_their_lane, setup, teardown),
 		cmocka_unit_test_setup_teardown(
-			nobody_waits_for_a_completion_while_the_handler_is_backed_up, setup,
+			nobody_waits_for_a_completion_while_the_handler_has_a_backlog, setup,
 			teardown),
 	};
 

@@ -325,27 +325,27 @@ static void the_events_of_a_verdict_follow_their_entry(void **state)
 	fini(&world);
 }
 
-static void a_handler_is_backed_up_by_its_own_entries_alone(void **state)
+static void a_handler_has_a_backlog_of_its_own_entries_alone(void **state)
 {
 	struct message message = { .bytes = 1 };
-	struct entry entries[HANDLER_QUEUE_BACKED_UP_FROM] = { 0 };
+	struct entry entries[HANDLER_QUEUE_BACKLOG_FROM] = { 0 };
 	struct world world;
 
 	(void)state;
 	init(&world);
-	for (size_t i = 0; i < HANDLER_QUEUE_BACKED_UP_FROM; i++) {
-		assert_false(handler_queue_is_backed_up(&world.slow));
+	for (size_t i = 0; i < HANDLER_QUEUE_BACKLOG_FROM; i++) {
+		assert_false(handler_queue_has_backlog(&world.slow));
 		entries[i].message = &message;
 		handler_queue_assign(&world.queues, &entries[i], &world.slow);
 		handler_queue_push(&entries[i]);
 	}
-	assert_true(handler_queue_is_backed_up(&world.slow));
-	assert_false(handler_queue_is_backed_up(&world.other));
-	assert_false(handler_queue_is_backed_up(NULL));
-	for (size_t i = 0; i < HANDLER_QUEUE_BACKED_UP_FROM; i++) {
+	assert_true(handler_queue_has_backlog(&world.slow));
+	assert_false(handler_queue_has_backlog(&world.other));
+	assert_false(handler_queue_has_backlog(NULL));
+	for (size_t i = 0; i < HANDLER_QUEUE_BACKLOG_FROM; i++) {
 		handler_queue_remove(&entries[i]);
 		handler_queue_assign(&world.queues, &entries[i], NULL);
-		assert_false(handler_queue_is_backed_up(&world.slow));
+		assert_false(handler_queue_has_backlog(&world.slow));
 	}
 	fini(&world);
 }
@@ -367,7 +367,7 @@ int main(void)
 		cmocka_unit_test(a_suspect_waits_apart),
 		cmocka_unit_test(an_entry_counts_for_one_handler),
 		cmocka_unit_test(the_events_of_a_verdict_follow_their_entry),
-		cmocka_unit_test(a_handler_is_backed_up_by_its_own_entries_alone),
+		cmocka_unit_test(a_handler_has_a_backlog_of_its_own_entries_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -205,7 +205,7 @@ static void hurry_settled(struct order *order, const struct entry *behind)
 	const struct entry *before = TAILQ_PREV(behind, entry_list, lane_link);
 
 	if (before == NULL || before->state != ENTRY_SETTLING || before->end != END_SETTLED ||
-		handler_queue_is_backed_up(behind->queue))
+		handler_queue_has_backlog(behind->queue))
 		return;
 	order->verdicts.urgent |= order->verdicts.count > 0;
 	context_request_round(order->context);
@@ -359,7 +359,7 @@ static void count_verdict(struct order *order, const struct entry *entry)
 	if (entry->lane != NULL) {
 		const struct entry *next = TAILQ_NEXT(entry, lane_link);
 		bool stops = !entry->in_lane.answered && next != NULL;
-		bool delays = stops && !handler_queue_is_backed_up(next->queue);
+		bool delays = stops && !handler_queue_has_backlog(next->queue);
 
 		verdicts->urgent |= (delays && entry->end == END_SETTLED) ||
 				    lanes_is_half_unsettled(&order->lanes, entry->lane);

@@ -270,9 +270,9 @@ bool handler_queue_fits(const struct handler_queues *queues, const struct entry 
 
 /* ------------------------------------------------------------------ all queues */
 
-bool handler_queue_is_backed_up(const struct handler_queue *queue)
+bool handler_queue_has_backlog(const struct handler_queue *queue)
 {
-	return queue != NULL && queue->ready_count >= HANDLER_QUEUE_BACKED_UP_FROM;
+	return queue != NULL && queue->ready_count >= HANDLER_QUEUE_BACKLOG_FROM;
 }
 
 size_t handler_queues_ready(const struct handler_queues *queues)

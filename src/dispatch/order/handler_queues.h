@@ -19,7 +19,7 @@
 
 struct handler_group;
 
-#define HANDLER_QUEUE_BACKED_UP_FROM 16
+#define HANDLER_QUEUE_BACKLOG_FROM 16
 
 /* What is limited: messages, and their bytes. */
 enum measure { MESSAGES, BYTES, MEASURES };
@@ -100,8 +100,8 @@ size_t handler_queue_room(const struct handler_queues *queues, const struct hand
 	enum measure measure);
 /* True when the entry may be delivered. Bytes do not limit the only delivery of a handler. */
 bool handler_queue_fits(const struct handler_queues *queues, const struct entry *entry);
-/* True when so many entries of the handler are ready that one more would not be delivered within moments. NULL: false. */
-bool handler_queue_is_backed_up(const struct handler_queue *queue);
+/* True when so many entries of the handler are ready that one more would not be delivered within a few milliseconds. NULL: false. */
+bool handler_queue_has_backlog(const struct handler_queue *queue);
 /* Entries that are ready and not suspects. */
 size_t handler_queues_ready(const struct handler_queues *queues);
 /* True when entries are ready that may not be delivered until others are settled. */
