@@ -184,7 +184,7 @@ static int read_pointer(struct target *target, const char *text, struct err *err
 	return 0;
 }
 
-/* A producer can send a structured CloudEvent with both forms of a member. Who hides one of them means the other, too. */
+/* A producer can send a structured CloudEvent with both forms of a member. A user who hides one of them means the other, too. */
 static const struct twin {
 	const char *member;
 	const char *other;

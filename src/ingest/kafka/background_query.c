@@ -16,8 +16,8 @@
 #define TOPIC_IDS_MS 3000
 
 /* The time limits of the attempts to read the leaders. The first ones are short, because the asked broker may be silent while others
- * answer. The last ones are for brokers and networks that are slow. None is longer than a sidecar that is fenced waits for its
- * threads, because librdkafka cannot be interrupted. */
+ * answer. The last ones are for brokers and networks that are slow. Each is shorter than the time that a fenced
+ * sidecar gives its threads to stop, because a call of librdkafka cannot be interrupted. */
 static const int leaders_ms[] = { 500, 500, 500, 1000, 1500, 1500 };
 
 DEFINE_CLEANUP(struct background_query *, background_query_free);
